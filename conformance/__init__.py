@@ -1,0 +1,1 @@
+"""conformance: is this stream right? Bytes in, verdicts out, with the bytes as evidence."""

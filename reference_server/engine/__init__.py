@@ -1,0 +1,1 @@
+"""Engines: step-driven, no I/O, no trio. `interface` says what an engine is."""
