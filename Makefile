@@ -1,0 +1,50 @@
+# Two commands for a fresh machine: `make test` and `make demo`.
+# Both need only python3 (3.11 or newer, with venv) and make, and work again offline once set up.
+
+PYTHON ?= python3
+MODEL ?= scripted
+BIN := .venv/bin
+STAMP := .venv/set-up
+
+.PHONY: help setup test slow demo docs format
+
+help:
+	@echo "make test    format check, lint, types and the default test suite"
+	@echo "make slow    the tests that take long or need a real component"
+	@echo "make demo    the checker on the bundled server, clean and with three faults"
+	@echo "make docs    re-render the generated parts of README.md"
+	@echo "make format  let ruff rewrite the code"
+
+test: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+slow: setup
+	$(BIN)/python -m pytest -m slow
+
+demo: setup
+	@$(BIN)/python tests/demo.py --model $(MODEL)
+
+docs: setup
+	$(BIN)/python tests/test_docs.py --write
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+setup: $(STAMP)
+
+# The stamp is written last, so an interrupted set-up starts again. hatchling comes first and pinned:
+# with it here, the editable install needs no build environment of its own.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "$(PYTHON) is missing or older than 3.11; name a newer one: make PYTHON=python3.12 …" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "$(PYTHON) has no venv module; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling editables
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  --no-build-isolation -e '.[dev]'
+	@touch $@
