@@ -13,7 +13,7 @@ from conformance.findings import Level
 from conformance.plainyaml import Node, read_bytes, read_file
 from conformance.schema import load_schema, validate
 
-ON = ("stream", "plain", "answer", "refusal", "dossier")
+ON = ("stream", "plain", "answer", "refusal", "any", "dossier")
 GATES = ("wire", "shape", "behaviour")
 
 Fields: TypeAlias = Mapping[str, Any]

@@ -1,0 +1,67 @@
+"""Checks: small pure functions from a Reading, or from one Trial of a scenario, to findings.
+
+A check is named like its id (`sse.empty-data-event` → `sse_empty_data_event`) and stands in the
+module that `MODULES` names for the id's first word. It yields a `Finding` for every place that
+breaks the rule, and an `Abstain` where the record cannot tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TypeAlias
+
+from conformance.dossier import Dossier
+from conformance.findings import Abstain, Finding
+from conformance.reading import Reading
+
+Findings: TypeAlias = Iterator[Finding | Abstain]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One dossier with every capture read; roles as in the dossier."""
+
+    dossier: Dossier
+    readings: Mapping[str, tuple[Reading, ...]]
+
+
+ReadingCheck: TypeAlias = Callable[[Reading], Findings]
+TrialCheck: TypeAlias = Callable[[Trial], Findings]
+
+MODULES = {
+    "http": "http",
+    "sse": "sse",
+    "json": "json",
+    "done": "end",
+    "stream": "end",
+    "chunk": "chunk",
+    "choice": "chunk",
+    "role": "delta",
+    "delta": "delta",
+    "reasoning": "delta",
+    "plain": "plain",
+    "fin": "fin",
+    "usage": "usage",
+    "err": "err",
+    "tool": "tool",
+    "logprobs": "logprobs",
+    "parity": "text",
+    "utf8": "text",
+    "text": "text",
+    "echo": "text",
+    "stop": "stop",
+}
+
+
+def function_of(check: str) -> Callable[..., Findings] | None:
+    """The function of a check id, None if there is none."""
+    module = MODULES.get(check.split(".")[0])
+    if module is None:
+        return None
+    found = import_module(f"conformance.checks.{module}")
+    function: Callable[..., Findings] | None = getattr(
+        found, check.replace(".", "_").replace("-", "_"), None
+    )
+    return function

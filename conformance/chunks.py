@@ -1,0 +1,168 @@
+"""SSE event → typed chunk, per dialect. Absence is a value: nothing has a default.
+
+A field is `ABSENT`, or exactly the JSON that stood there, of whatever type. Pure, never raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeAlias
+
+from conformance import strictjson
+from conformance.capture import Json
+from conformance.dialects import Dialect, Overlay
+from conformance.sse import Event
+
+
+class Absent(Enum):
+    """The type of `ABSENT`."""
+
+    ABSENT = "absent"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+ABSENT: Final = Absent.ABSENT
+Maybe: TypeAlias = Json | Absent
+
+
+class Kind(Enum):
+    """What one event's data is."""
+
+    CHUNK = "chunk"  # an object that has `choices`, or at least looks like a chunk
+    DONE = "done"  # exactly [DONE]
+    BAD_DONE = "bad-done"  # a sentinel spelled otherwise: quoted, padded, other case
+    ERROR = "error"  # an object with a top-level `error` that is not null
+    VENDOR = "vendor"  # a record that the overlay names as the vendor's own
+    FOREIGN = "foreign"  # an object that is neither chunk nor error
+    SCALAR = "scalar"  # JSON, but not an object
+    UNREADABLE = "unreadable"  # not one JSON text
+    EMPTY = "empty"  # empty data
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One fragment of a tool call."""
+
+    raw: Json
+    index: Maybe
+    id: Maybe
+    type: Maybe
+    name: Maybe
+    arguments: Maybe
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One element of `choices`. `content` is delta.content or, in completions, text."""
+
+    raw: Json
+    index: Maybe
+    finish_reason: Maybe
+    delta: Maybe  # ABSENT in completions
+    role: Maybe
+    content: Maybe
+    reasoning: Maybe  # delta.reasoning_content, else delta.reasoning
+    refusal: Maybe
+    tools: tuple[Tool, ...]
+    logprobs: Maybe
+
+    @property
+    def text(self) -> str:
+        """The content where it is a string, else empty: for adding up, not for judging."""
+        return self.content if isinstance(self.content, str) else ""
+
+    @property
+    def carries(self) -> bool:
+        """Does it bring text of any kind (content, reasoning, refusal, a tool call)?"""
+        strings = (self.content, self.reasoning, self.refusal)
+        return bool(self.tools) or any(isinstance(s, str) and s != "" for s in strings)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One event, read. `value` is ABSENT when its data was not one JSON text."""
+
+    event: Event
+    kind: Kind
+    value: Maybe = ABSENT
+    flaws: tuple[strictjson.Flaw, ...] = ()
+    choices: tuple[Choice, ...] = ()
+
+    def get(self, key: str) -> Maybe:
+        """The top-level member, or ABSENT."""
+        return member(self.value, key)
+
+    @property
+    def usage(self) -> Maybe:
+        """The top-level `usage`."""
+        return self.get("usage")
+
+
+def member(value: Maybe, key: str) -> Maybe:
+    """`value[key]` if value is an object that has it, else ABSENT."""
+    return value.get(key, ABSENT) if isinstance(value, dict) else ABSENT
+
+
+def chunk_from_event(event: Event, dialect: Dialect, overlay: Overlay | None = None) -> Chunk:
+    """Read one event's data. Source: the dialect's schema."""
+    if event.data == "[DONE]":
+        return Chunk(event, Kind.DONE)
+    if event.data == "":
+        return Chunk(event, Kind.EMPTY)
+    if event.data.strip(" \t\n\r\"'`,;").upper() in ("[DONE]", "DONE"):
+        return Chunk(event, Kind.BAD_DONE)
+    parsed = strictjson.parse(event.data)
+    if not parsed.ok or any(f.kind == "several" for f in parsed.flaws):
+        return Chunk(event, Kind.UNREADABLE, ABSENT, parsed.flaws)
+    kind = _kind(parsed.value, overlay)
+    choices = tuple(choices_from(parsed.value, dialect)) if kind is Kind.CHUNK else ()
+    return Chunk(event, kind, parsed.value, parsed.flaws, choices)
+
+
+def _kind(value: Json, overlay: Overlay | None) -> Kind:
+    if not isinstance(value, dict):
+        return Kind.SCALAR
+    if value.get("error") is not None:
+        return Kind.ERROR
+    if overlay and not value.get("choices") and any(k in value for k in overlay.vendor_keys):
+        return Kind.VENDOR
+    like_a_chunk = sum(key in value for key in ("choices", "id", "object", "created", "usage"))
+    return Kind.CHUNK if "choices" in value or like_a_chunk >= 2 else Kind.FOREIGN
+
+
+def choices_from(value: Maybe, dialect: Dialect, part: str = "delta") -> Iterator[Choice]:
+    """The choices of a chunk, or with part="message" of a non-streamed chat answer."""
+    found = member(value, "choices")
+    for raw in found if isinstance(found, list) else ():
+        delta = member(raw, part) if dialect.nested else ABSENT
+        reasoning = member(delta, "reasoning_content")
+        yield Choice(
+            raw=raw,
+            index=member(raw, "index"),
+            finish_reason=member(raw, "finish_reason"),
+            delta=delta,
+            role=member(delta, "role"),
+            content=member(delta, "content") if dialect.nested else member(raw, "text"),
+            reasoning=member(delta, "reasoning") if reasoning is ABSENT else reasoning,
+            refusal=member(delta, "refusal"),
+            tools=tuple(_tools(delta)),
+            logprobs=member(raw, "logprobs"),
+        )
+
+
+def _tools(delta: Maybe) -> Iterator[Tool]:
+    found = member(delta, "tool_calls")
+    for raw in found if isinstance(found, list) else ():
+        function = member(raw, "function")
+        yield Tool(
+            raw=raw,
+            index=member(raw, "index"),
+            id=member(raw, "id"),
+            type=member(raw, "type"),
+            name=member(function, "name"),
+            arguments=member(function, "arguments"),
+        )

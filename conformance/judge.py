@@ -1,0 +1,261 @@
+"""Dossiers × cases → one verdict per case and API. Pure: two judgements are identical."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from conformance.checks import Findings, Trial, function_of
+from conformance.dialects import OVERLAYS
+from conformance.dossier import CHAT, Dossier
+from conformance.errors import UsageError
+from conformance.findings import Abstain, Finding, Level, Result, Verdict
+from conformance.reading import Control, Form, Reading, read
+from conformance.specs import Case
+
+_FORMS = {
+    "stream": (Form.STREAM,),
+    "plain": (Form.PLAIN,),
+    "answer": (Form.STREAM, Form.PLAIN, Form.REFUSAL),
+    "refusal": (Form.REFUSAL,),
+    "any": tuple(Form),
+}
+_SEVERITY = (Level.MUST, Level.SHOULD, Level.MAY)
+_VERDICTS = {
+    Level.MUST: Verdict.FAIL,
+    Level.SHOULD: Verdict.NON_STRICT,
+    Level.MAY: Verdict.INFO,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the user decided about judging.
+
+    `clients`: harms of these count as must. `unsupported`: (api, capability) the endpoint lacks,
+    with what it said.
+    """
+
+    clients: tuple[str, ...] = ()
+    unsupported: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """One thing a check looks at: a reading (`role`, `take`) or, with role "", a whole trial."""
+
+    trial: Trial
+    role: str = ""
+    take: int = 0
+
+    @property
+    def value(self) -> Reading | Trial:
+        return self.trial.readings[self.role][self.take] if self.role else self.trial
+
+
+@dataclass(slots=True)
+class _Heard:
+    """What one case said about one API."""
+
+    subjects: list[_Subject] = field(default_factory=list)
+    findings: list[tuple[_Subject, Finding]] = field(default_factory=list)
+    abstains: list[tuple[_Subject, Abstain]] = field(default_factory=list)
+
+
+def judge(
+    dossiers: Sequence[Dossier], cases: Sequence[Case], policy: Policy | None = None
+) -> tuple[Result, ...]:
+    """One Result per case and API, ordered by case id, then API.
+
+    An API is judged if a dossier speaks it; with none known, as chat. Raises UsageError when a case
+    names a check that does not exist.
+    """
+    policy = policy or Policy()
+    trials = [trial_from(dossier) for dossier in dossiers]
+    results: list[Result] = []
+    for api in sorted({_api(trial) for trial in trials}):
+        spoken = [trial for trial in trials if _api(trial) == api]
+        applicable = [case for case in cases if api in case.api]
+        heard = {case.id: _hear(case, spoken) for case in applicable}
+        results += [_result(case, api, heard, policy) for case in applicable]
+    return tuple(sorted(results, key=lambda r: (r.id, r.api or "")))
+
+
+def trial_from(dossier: Dossier) -> Trial:
+    """Read every capture of a dossier, the streams beside their plain answers."""
+    plain = tuple(_read(dossier, capture) for capture in dossier.roles.get("plain", ()))
+    texts = tuple(r.text for r in plain if r.form is Form.PLAIN)
+    given = dossier.picked.get("plain_text")
+    if isinstance(given, str):
+        texts = (*texts, given)
+    readings = {
+        role: tuple(_read(dossier, c) for c in takes) for role, takes in dossier.roles.items()
+    }
+    if texts:
+        stable = len({*texts}) == 1 and _agree(readings.get("stream", ()))
+        control = Control(texts, stable)
+        streams = tuple(replace(r, control=control) for r in readings.get("stream", ()))
+        readings = {**readings, "stream": streams}
+    return Trial(dossier, readings)
+
+
+def _read(dossier: Dossier, capture: object) -> Reading:
+    return read(capture, api=dossier.api, dialect=dossier.dialect)  # type: ignore[arg-type]
+
+
+def _agree(streams: Iterable[Reading]) -> bool:
+    return len({r.text for r in streams if r.form is Form.STREAM}) <= 1
+
+
+def _api(trial: Trial) -> str:
+    if trial.dossier.api:
+        return trial.dossier.api
+    spoken = (r.dialect.api for takes in trial.readings.values() for r in takes if r.dialect)
+    return next(spoken, CHAT)
+
+
+def _hear(case: Case, trials: Sequence[Trial]) -> _Heard:
+    function = function_of(case.check)
+    if function is None:
+        raise UsageError(f"{case.file}:{case.line}: expect: no check is named {case.check}")
+    heard = _Heard(subjects=list(_subjects(case, trials)))
+    for subject in heard.subjects:
+        said: Findings = function(subject.value)
+        for item in said:
+            if isinstance(item, Abstain):
+                heard.abstains.append((subject, item))
+            else:
+                heard.findings.append((subject, _located(item, subject)))
+    return heard
+
+
+def _subjects(case: Case, trials: Sequence[Trial]) -> Iterable[_Subject]:
+    for trial in trials:
+        if case.on == "dossier":
+            if _provoked(case, trial.dossier):
+                yield _Subject(trial)
+            continue
+        for role, takes in sorted(trial.readings.items()):
+            for take, reading in enumerate(takes):
+                if reading.form in _FORMS[case.on]:
+                    yield _Subject(trial, role, take)
+
+
+def _provoked(case: Case, dossier: Dossier) -> bool:
+    wanted = case.parameters.items()
+    same = all(dossier.parameters.get(key) == value for key, value in wanted)
+    return dossier.scenario == case.scenario and same
+
+
+def _located(finding: Finding, subject: _Subject) -> Finding:
+    role = subject.role or finding.role
+    take = subject.take if subject.role else finding.take
+    return replace(finding, role=role, take=take, dossier=subject.trial.dossier.name)
+
+
+def _result(case: Case, api: str, heard: Mapping[str, _Heard], policy: Policy) -> Result:
+    mine = heard[case.id]
+    kept = [(s, f) for s, f in mine.findings if _superseder(case, s, f, heard) is None]
+    findings = [(s, _leveled(case, s, f, policy)) for s, f in kept]
+    worst = min((_level(case, f) for _, f in findings), key=_SEVERITY.index, default=case.level)
+    verdict, reason = _verdict(case, api, mine, findings, heard, policy)
+    return Result(
+        id=case.id,
+        title=case.title,
+        level=worst,
+        gate=case.gate,
+        api=api,
+        rules=case.rules,
+        verdict=verdict,
+        reason=reason,
+        trials=_trials(case, mine, findings),
+        findings=tuple(f for _, f in findings),
+    )
+
+
+def _superseder(
+    case: Case, subject: _Subject, finding: Finding, heard: Mapping[str, _Heard]
+) -> str | None:
+    """One stretch of bytes, one finding: the id of the finding that already tells of this one."""
+    for other in case.after:
+        for theirs, found in heard[other].findings if other in heard else ():
+            same_place = finding.event is None or found.event in (None, finding.event)
+            if _same_capture(subject, finding, theirs, found) and same_place:
+                return other
+    return None
+
+
+def _same_capture(a: _Subject, x: Finding, b: _Subject, y: Finding) -> bool:
+    return a.trial is b.trial and (x.role, x.take) == (y.role, y.take)
+
+
+def _level(case: Case, finding: Finding) -> Level:
+    return finding.level or case.level
+
+
+def _leveled(case: Case, subject: _Subject, finding: Finding, policy: Policy) -> Finding:
+    """The finding with its harms, and its level as overlay and client list make it."""
+    harms = finding.harms or tuple(h.client for h in case.harms)
+    level = _level(case, finding)
+    overlay = OVERLAYS.get(subject.trial.dossier.dialect or "")
+    if overlay and case.id in overlay.lower:
+        level = overlay.lower[case.id][0]
+    if set(harms) & set(policy.clients):
+        level = Level.MUST
+    return replace(finding, harms=harms, level=level)
+
+
+def _verdict(
+    case: Case,
+    api: str,
+    mine: _Heard,
+    findings: Sequence[tuple[_Subject, Finding]],
+    heard: Mapping[str, _Heard],
+    policy: Policy,
+) -> tuple[Verdict, str | None]:
+    lacking = [n for n in case.needs if (api, n) in policy.unsupported]
+    if findings:
+        worst = min((_level(case, f) for _, f in findings), key=_SEVERITY.index)
+        bad = {id(s) for s, _ in findings}
+        if _disagree(case, mine, findings):
+            return Verdict.INCONSISTENT, f"{len(bad)} of {len(mine.subjects)} trials"
+        return _VERDICTS[worst], f"{len(bad)} of {len(mine.subjects)}"
+    if lacking:
+        return Verdict.UNSUPPORTED, f"{lacking[0]}: {policy.unsupported[api, lacking[0]]}"
+    if mine.findings:
+        subject, finding = mine.findings[0]
+        return Verdict.BLOCKED, _superseder(case, subject, finding, heard)
+    silent = {id(s) for s, _ in mine.abstains}
+    if any(id(s) not in silent for s in mine.subjects):
+        return Verdict.PASS, None
+    if mine.abstains:
+        first = mine.abstains[0][1]
+        return (
+            Verdict.INCONCLUSIVE,
+            f"{first.reason}: {first.detail}" if first.detail else first.reason,
+        )
+    return Verdict.INCONCLUSIVE, "not-seen"
+
+
+def _disagree(case: Case, mine: _Heard, findings: Sequence[tuple[_Subject, Finding]]) -> bool:
+    """Equal trials disagree. Only provoked cases have any; else one bad capture is a failure."""
+    if case.on != "dossier" or case.trials < 2:
+        return False
+    return 0 < len({id(s) for s, _ in findings}) < len(mine.subjects)
+
+
+def _trials(
+    case: Case, mine: _Heard, findings: Sequence[tuple[_Subject, Finding]]
+) -> tuple[Verdict, ...]:
+    """A provoked case's verdict per trial, in order."""
+    if case.on != "dossier":
+        return ()
+    silent = {id(s) for s, _ in mine.abstains}
+    verdicts = []
+    for subject in mine.subjects:
+        levels = [_level(case, f) for s, f in findings if s is subject]
+        if levels:
+            verdicts.append(_VERDICTS[min(levels, key=_SEVERITY.index)])
+        else:
+            verdicts.append(Verdict.INCONCLUSIVE if id(subject) in silent else Verdict.PASS)
+    return tuple(verdicts)
