@@ -24,7 +24,7 @@ LATER = "demo: MODEL=tiny (the torch engine) comes later; `make demo` shows the 
 @contextmanager
 def serving(*options: str) -> Iterator[str]:
     """A reference server on a free port; its API base. It is gone when the block ends."""
-    command = [BIN / "reference-server", "--model", "scripted", "--port", "0", *options]
+    command = [str(BIN / "reference-server"), "--model", "scripted", "--port", "0", *options]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
