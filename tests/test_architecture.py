@@ -122,7 +122,7 @@ def offences(module: str, names: set[str]) -> list[str]:
         if top in (*PACKAGES, "tests"):
             if not within(name, OURS[module.partition(".")[0]]):
                 found.append(f"{module} imports {name}: not among the rooms open to it")
-            elif module in STANDALONE and name != module:
+            elif any(within(module, (r,)) and not within(name, (r,)) for r in STANDALONE):
                 found.append(f"{module} imports {name}: it stands alone")
         elif top not in FENCES:
             found.append(f"{module} imports {name}: no row in FENCES")

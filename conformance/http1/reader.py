@@ -1,0 +1,351 @@
+"""`Reader`: one answer, fed as it comes."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import ClassVar, Final
+
+from .framing import ENDLESS, Framing, judge
+from .message import TOKEN, Anomaly, Field, Head, Log, Section, StatusLine, parse_status_line
+
+_QUOTED: Final = rb'"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t \x21-\x7e\x80-\xff])*+"'
+# 7.1.1: chunk-ext = *( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )
+_CHUNK_EXT: Final = (
+    rb"(?:[ \t]*+;[ \t]*+" + TOKEN + rb"(?:[ \t]*+=[ \t]*+(?:" + TOKEN + rb"|" + _QUOTED + rb"))?)"
+)
+_CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]++)" + _CHUNK_EXT + rb"*+")
+# Padded sizes and senseless extensions still tell where the chunk ends.
+_CHUNK_LIKE: Final = re.compile(rb"[ \t]*+([0-9A-Fa-f]++)(?=[ \t;]|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Body bytes [body, body + length) stand at wire offset `wire`."""
+
+    wire: int
+    body: int
+    length: int
+
+
+class _At(Enum):
+    """Where in the answer the next byte stands."""
+
+    STATUS = "status line"
+    FIELDS = "header section"
+    SIZE = "chunk-size line"
+    CHUNK = "chunk-data"
+    ENDING = "after chunk-data"
+    TRAILER = "trailer section"
+    LENGTH = "body of known length"
+    CLOSE = "body up to the close"
+    DONE = "after the end"
+    DEAD = "unreadable"
+    CLOSED = "closed by the peer"
+
+
+_FIRST_IN_BODY: Final = {
+    Framing.NONE: _At.DONE,
+    Framing.CHUNKED: _At.SIZE,
+    Framing.LENGTH: _At.LENGTH,
+    Framing.CLOSE: _At.CLOSE,
+}
+
+
+class Reader:
+    """One answer. `method` is the request's; `start` the offset of the first byte to be fed."""
+
+    def __init__(self, method: str = "POST", *, max_head: int = 256 * 1024, start: int = 0) -> None:
+        self._method, self._max = method.upper(), max_head
+        self._at = _At.STATUS
+        self._log = Log()
+        self._interim: list[Head] = []
+        self.head: Head | None = None
+        self.framing: Framing | None = None
+        self.trailers: tuple[Field, ...] = ()
+        self.complete = False  # framing says that the message is whole
+        self.end: int | None = None  # offset after the message; None while it may go on
+        self.excess = 0  # bytes fed after the end
+
+        self._data, self._pos, self._base = b"", 0, start
+        self._line = bytearray()  # a line's bytes from earlier feeds
+        self._line_at = start
+        self._room = max_head  # bytes this head, line or trailer section may still take
+        self._status: StatusLine | None = None
+        self._head_at = start
+        self._section = Section(self._log)
+        self._left = 0  # bytes of this chunk, or of the body, still to come
+        self._body = 0  # body bytes so far
+        self._span_body, self._span_wire = array("Q"), array("Q")  # where each span starts
+        self._wire_end = -1  # offset after the last body byte: the next one merges if it is there
+
+    @property
+    def anomalies(self) -> list[Anomaly]:
+        """In the order of discovery, at most 100 of a kind."""
+        return self._log.kept
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How often each kind occurred, those not kept included."""
+        return MappingProxyType(self._log.counts)
+
+    @property
+    def interim(self) -> tuple[Head, ...]:
+        """The 1xx answers before the final one."""
+        return tuple(self._interim)
+
+    @property
+    def dead(self) -> bool:
+        """Unreadable from here on: input is ignored."""
+        return self._at is _At.DEAD
+
+    @property
+    def spans(self) -> list[Span]:
+        """Where the body's bytes stand on the wire, in order, adjacent ones merged."""
+        ends = [*self._span_body[1:], self._body]
+        starts = zip(self._span_wire, self._span_body, ends, strict=False)
+        return [Span(wire, body, end - body) for wire, body, end in starts]
+
+    def wire_offset(self, body: int) -> int | None:
+        """The wire offset of a body byte; of the one after the last: where that one ended."""
+        if not 0 <= body <= self._body or not self._body:
+            return None
+        index = bisect_right(self._span_body, body if body < self._body else body - 1) - 1
+        return self._span_wire[index] + body - self._span_body[index]
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next bytes from the wire, return the body's bytes among them."""
+        self._data, self._pos = data, 0
+        out: list[bytes] = []
+        while self._pos < len(data):
+            piece = self._STEPS[self._at](self)
+            if piece:
+                out.append(piece)
+        self._base += len(data)
+        self._data = b""
+        return out[0] if len(out) == 1 else b"".join(out)
+
+    def close(self) -> None:
+        """The peer closed its side. Idempotent; whatever is fed afterwards is ignored."""
+        kind, whole = self._AT_CLOSE[self._at]
+        if kind is not None and (self._line or self._at is not _At.STATUS):
+            offset = self._line_at if self._line else self._base
+            self._log.add(kind, offset, bytes(self._line))
+        if whole:
+            if self._at is _At.TRAILER:
+                self.trailers = self._section.fields()
+            self.complete, self.end = True, self._base
+        if self._at not in (_At.DONE, _At.DEAD):
+            self._at = _At.CLOSED
+        self._line.clear()
+
+    # Lines
+
+    def _take_line(self, kind: str) -> bytes | None:
+        """The next line with its LF, or None: it has not ended yet, or is longer than the room."""
+        if not self._line:
+            self._line_at = self._base + self._pos
+        stop = self._pos + self._room - len(self._line)
+        cut = self._data.find(b"\n", self._pos, stop) + 1
+        piece = self._data[self._pos : cut or stop]
+        self._pos += len(piece)
+        self._line += piece
+        if cut:
+            line = bytes(self._line)
+            self._line.clear()
+            return line
+        if len(self._line) >= self._room:
+            self._die(kind, bytes(self._line))
+        return None
+
+    def _without_ending(self, line: bytes) -> bytes:
+        """2.2: "a recipient MAY recognize a single LF as a line terminator"; we do, and say so."""
+        if line.endswith(b"\r\n"):
+            return line[:-2]
+        self._log.add("bare-lf", self._line_at, line)
+        return line[:-1]
+
+    def _die(self, kind: str, excerpt: bytes) -> None:
+        self._log.add(kind, self._line_at, excerpt)
+        self._line.clear()
+        self._at = _At.DEAD
+
+    # The head
+
+    def _read_status(self) -> None:
+        line = self._take_line("head-too-long")
+        if line is None:
+            return
+        self._room -= len(line)
+        text = self._without_ending(line)
+        if not text:
+            self._log.add("bad-status-line", self._line_at, line)
+            return
+        self._status, strict = parse_status_line(text)
+        if self._status is None:
+            self._die("bad-status-line", line)
+            return
+        if not strict:
+            self._log.add("bad-status-line", self._line_at, line)
+        self._head_at = self._line_at
+        self._section = Section(self._log)
+        self._at = _At.FIELDS
+
+    def _read_field(self) -> None:
+        line = self._take_line("head-too-long")
+        if line is None:
+            return
+        self._room -= len(line)
+        text = self._without_ending(line)
+        if text:
+            self._section.line(text, self._line_at)
+        else:
+            self._finish_head()
+
+    def _finish_head(self) -> None:
+        assert self._status is not None
+        end = self._base + self._pos
+        head = Head(*self._status, self._section.fields(), self._head_at, end)
+        framing, length, faults = judge(self._method, head)
+        for kind, field in faults:
+            self._log.add(kind, field.offset, field.name + b": " + field.value)
+        # RFC 9110 15.2: "A client MUST be able to parse one or more 1xx responses received prior to
+        # a final response". After 101 no HTTP follows.
+        if 100 <= head.status < 200 and head.status != 101:
+            self._interim.append(head)
+            self._at = _At.STATUS
+            return
+        self.head, self.framing = head, framing
+        self._left, self._room = length or 0, self._max
+        self._at = _FIRST_IN_BODY[framing]
+        if self._at is _At.DONE or length == 0:
+            self._finish(end)
+
+    # The body
+
+    def _take(self, most: int) -> bytes:
+        """Body bytes: the rest of the data, at most `most`, entered into the spans."""
+        piece = self._data[self._pos : self._pos + most]
+        wire = self._base + self._pos
+        if wire != self._wire_end:
+            self._span_wire.append(wire)
+            self._span_body.append(self._body)
+        self._wire_end = wire + len(piece)
+        self._body += len(piece)
+        self._pos += len(piece)
+        return piece
+
+    def _read_size(self) -> None:
+        # 7.1: chunk = chunk-size [ chunk-ext ] CRLF chunk-data CRLF, chunk-size = 1*HEXDIG
+        line = self._take_line("bad-chunk-size")
+        if line is None:
+            return
+        text = self._without_ending(line)
+        strict = _CHUNK_SIZE.fullmatch(text)
+        match = strict or _CHUNK_LIKE.match(text)
+        if match is None:
+            self._die("bad-chunk-size", line)
+            return
+        if strict is None:
+            self._log.add("bad-chunk-size", self._line_at, line)
+        # "recipients MUST anticipate potentially large hexadecimal numerals"
+        self._left = min(int(match[1], 16), ENDLESS)
+        self._at = _At.CHUNK if self._left else _At.TRAILER
+        if not self._left:
+            self._section, self._room = Section(self._log, "bad-trailer"), self._max
+
+    def _read_chunk(self) -> bytes:
+        piece = self._take(self._left)
+        self._left -= len(piece)
+        if not self._left:
+            self._at = _At.ENDING
+        return piece
+
+    def _read_ending(self) -> None:
+        if not self._line:
+            self._line_at = self._base + self._pos
+        self._line.append(self._data[self._pos])
+        self._pos += 1
+        if self._line == b"\r":
+            return
+        if bytes(self._line) not in (b"\r\n", b"\n"):
+            self._die("bad-chunk-ending", bytes(self._line))
+            return
+        if self._line == b"\n":
+            self._log.add("bad-chunk-ending", self._line_at, b"\n")
+        self._line.clear()
+        self._at = _At.SIZE
+
+    def _read_trailer(self) -> None:
+        line = self._take_line("bad-trailer")
+        if line is None:
+            return
+        self._room -= len(line)
+        text = self._without_ending(line)
+        if text:
+            self._section.line(text, self._line_at)
+            return
+        self.trailers = self._section.fields()
+        for field in self.trailers:
+            # RFC 9110 6.5.1: "Many fields cannot be processed outside the header section because
+            # their evaluation is necessary prior to receiving the content, such as those that
+            # describe message framing"
+            if field.name.lower() in (b"content-length", b"transfer-encoding"):
+                self._log.add("bad-trailer", field.offset, field.name + b": " + field.value)
+        self._finish(self._base + self._pos)
+
+    def _read_length(self) -> bytes:
+        piece = self._take(self._left)
+        self._left -= len(piece)
+        if not self._left:
+            self._finish(self._base + self._pos)
+        return piece
+
+    def _read_close(self) -> bytes:
+        return self._take(len(self._data))
+
+    def _finish(self, end: int) -> None:
+        self.complete, self.end = True, end
+        self._at = _At.DONE
+
+    def _read_excess(self) -> None:
+        self.excess += len(self._data) - self._pos
+        self._pos = len(self._data)
+
+    def _ignore(self) -> None:
+        self._pos = len(self._data)
+
+    # Each step takes at least one byte, or changes the state to one that does.
+    _STEPS: ClassVar[Mapping[_At, Callable[[Reader], bytes | None]]] = {
+        _At.STATUS: _read_status,
+        _At.FIELDS: _read_field,
+        _At.SIZE: _read_size,
+        _At.CHUNK: _read_chunk,
+        _At.ENDING: _read_ending,
+        _At.TRAILER: _read_trailer,
+        _At.LENGTH: _read_length,
+        _At.CLOSE: _read_close,
+        _At.DONE: _read_excess,
+        _At.DEAD: _ignore,
+        _At.CLOSED: _ignore,
+    }
+    # What a close means there: the anomaly, and whether the message is whole. 8: a chunked body "is
+    # incomplete if the zero-sized chunk that terminates the encoding has not been received".
+    _AT_CLOSE: ClassVar[Mapping[_At, tuple[str | None, bool]]] = {
+        _At.STATUS: ("head-incomplete", False),
+        _At.FIELDS: ("head-incomplete", False),
+        _At.SIZE: ("body-incomplete", False),
+        _At.CHUNK: ("body-incomplete", False),
+        _At.ENDING: ("body-incomplete", False),
+        _At.TRAILER: ("bad-trailer", True),
+        _At.LENGTH: ("body-incomplete", False),
+        _At.CLOSE: (None, True),
+        _At.DONE: (None, False),
+        _At.DEAD: (None, False),
+        _At.CLOSED: (None, False),
+    }
