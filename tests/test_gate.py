@@ -1,0 +1,87 @@
+"""The gate itself: a skip that must not be one, and a machine that cannot set up."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+SUITE = """
+import pytest
+
+@pytest.mark.absent
+def test_with_a_component_that_is_nowhere(): pass
+
+def test_that_asks_itself_to_be_skipped(): pytest.skip("no reason at all")
+
+@pytest.mark.xfail(strict=True)
+def test_that_is_expected_to_fail(): raise AssertionError
+"""
+LATE = "import pytest\npytest.skip('a whole module', allow_module_level=True)\n"
+
+
+@pytest.mark.parametrize(
+    ("required", "closing"),
+    [("", "3 skipped, 1 xfailed"), ("1", "1 failed, 1 xfailed, 2 errors")],
+)
+def test_a_skip_fails_where_components_are_required(
+    required: str, closing: str, tmp_path: Path
+) -> None:
+    conftest = (ROOT / "tests" / "conftest.py").read_text()
+    absent = conftest.replace('"chromium": _command("chromium")', '"absent": _command("no such")')
+    (tmp_path / "conftest.py").write_text(absent)
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    (tmp_path / "test_late.py").write_text(LATE)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = absent: nowhere\n")
+    words = [sys.executable, "-m", "pytest", "--continue-on-collection-errors"]
+    env = os.environ | {"STREAMPROOF_REQUIRE_COMPONENTS": required}
+    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert closing in done.stdout.splitlines()[-1]
+    assert ("COMPONENTS is set, yet: absent is not installed" in done.stdout) == bool(required)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    return tmp_path
+
+
+def make(folder: Path, python: str) -> subprocess.CompletedProcess[str]:
+    words = ["make", "--silent", "setup", f"PYTHON={python}"]
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True)
+
+
+def pretend(folder: Path, script: str) -> str:
+    """A python3 that answers as `script` says."""
+    program = folder / "python3"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+def test_a_python_that_is_too_old_is_named_in_one_line(checkout: Path) -> None:
+    done = make(checkout, pretend(checkout, "exit 1"))
+    assert done.returncode != 0
+    assert "is missing or older than 3.11" in done.stderr.splitlines()[0]
+    assert not (checkout / ".venv").exists()
+
+
+def test_a_missing_venv_module_is_named_in_one_line(checkout: Path) -> None:
+    done = make(checkout, pretend(checkout, 'case "$2" in *ensurepip*) exit 1;; esac'))
+    assert done.returncode != 0
+    assert "has no venv module" in done.stderr.splitlines()[0]
+    assert not (checkout / ".venv").exists()
+
+
+def test_what_is_set_up_is_not_set_up_again(checkout: Path) -> None:
+    (checkout / ".venv").mkdir()
+    (checkout / ".venv" / "set-up").touch()
+    done = make(checkout, "/no/such/python")
+    assert (done.returncode, done.stderr) == (0, "")
