@@ -43,8 +43,9 @@ $(STAMP): pyproject.toml constraints.txt
 	  { echo "$(PYTHON) is missing or older than 3.11; name a newer one: make PYTHON=python3.12 …" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo "$(PYTHON) has no venv module; on Debian: apt-get install python3-venv" >&2; exit 1; }
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling editables
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	@echo "setting up .venv (once, less than a minute)"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt hatchling editables
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt \
 	  --no-build-isolation -e '.[dev]'
 	@touch $@
