@@ -26,7 +26,7 @@ class Absent(Enum):
 
 
 ABSENT: Final = Absent.ABSENT
-Maybe: TypeAlias = Json | Absent
+Maybe: TypeAlias = "Json | Absent"
 
 
 class Kind(Enum):

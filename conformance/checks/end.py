@@ -1,0 +1,118 @@
+"""How a stream ends: the sentinel, and what became of the whole (rules F19, F20, Z07, Z08, Z22)."""
+
+from __future__ import annotations
+
+from conformance.capture import How
+from conformance.checks import Findings
+from conformance.checks.place import at_chunk
+from conformance.chunks import Chunk, Kind
+from conformance.findings import Abstain, Finding
+from conformance.lifecycle import Outcome
+from conformance.reading import Reading
+
+_UNSEEN = (Outcome.LEFT, Outcome.OVER_LONG, Outcome.UNREADABLE)
+_FAILED = (Outcome.ERROR_BEFORE_TOKEN, Outcome.ERROR_AFTER_TOKEN)
+
+
+def done_missing(reading: Reading) -> Findings:
+    """Z07, K08: the stream is "terminated by a data: [DONE] message" (OpenAI, `stream`)."""
+    if reading.outcome in _UNSEEN or reading.outcome in _FAILED:
+        yield Abstain("not-seen", "the stream did not come to its own end")
+    elif reading.outcome is Outcome.COMPLETE_UNTERMINATED:
+        yield Finding("Z07", "every choice finished and no [DONE] followed", _end(reading))
+
+
+def done_malformed(reading: Reading) -> Findings:
+    """F19: the sentinel is these six bytes; clients compare them."""
+    for chunk in reading.chunks:
+        if chunk.kind is Kind.BAD_DONE:
+            yield at_chunk(reading, chunk, "F19", f"the sentinel is spelled {chunk.event.data!r}")
+            return
+
+
+def done_duplicate(reading: Reading) -> Findings:
+    """F19: once."""
+    after = [c for c in _after_done(reading) if c.kind is Kind.DONE]
+    if after:
+        yield at_chunk(reading, after[0], "F19", f"the sentinel stands {len(after) + 1} times")
+
+
+def done_data_after(reading: Reading) -> Findings:
+    """F20: clients stop reading at the sentinel; what follows is lost."""
+    after = [c for c in _after_done(reading) if c.kind is not Kind.DONE]
+    if after:
+        said = f"{len(after)} events follow the sentinel"
+        yield at_chunk(reading, after[0], "F20", said)
+
+
+def stream_empty(reading: Reading) -> Findings:
+    """Z08, Z23: an answer brings at least one chunk."""
+    if reading.outcome in _UNSEEN:
+        yield Abstain("not-seen", "the end was not seen")
+        return
+    chunks = [c for c in reading.chunks if c.kind in (Kind.CHUNK, Kind.ERROR, Kind.VENDOR)]
+    lost = any(c.kind in (Kind.UNREADABLE, Kind.FOREIGN, Kind.SCALAR) for c in reading.chunks)
+    if not chunks and not lost and reading.outcome in (Outcome.EMPTY, Outcome.COMPLETE):
+        what = "nothing but the sentinel" if reading.chunks else "no event at all"
+        yield Finding(
+            "Z08", f"the stream brings {what}", reading.place(0) if reading.body else None
+        )
+
+
+def stream_truncated(reading: Reading) -> Findings:
+    """Z08: a body that ends before the choices do, and says nothing, looks like success."""
+    if reading.outcome in _UNSEEN:
+        yield Abstain("not-seen", "we did not read to the end")
+    elif reading.outcome is Outcome.TRUNCATED or _only_wreckage(reading):
+        left = reading.life.unfinished if reading.life else ()
+        who = f"choice {left[0]} unfinished" if left else "no sentinel"
+        events = len(reading.events)
+        yield Finding("Z08", f"the body ends after {events} events, {who}, no error", _end(reading))
+
+
+def stream_no_progress(reading: Reading) -> Findings:
+    """Nothing more came, and the connection stayed open, until our progress clock ran out."""
+    if reading.outcome is Outcome.STALLED:
+        end = reading.capture.end
+        phase = reading.life.phase.value if reading.life else "nothing"
+        said = f"the stream stopped ({phase}) and stayed open until the {end.detail} clock ran out"
+        yield Finding("Z08", said, _end(reading))
+
+
+def stream_not_closed(reading: Reading) -> Findings:
+    """Z22: after the sentinel the body ends within a second."""
+    if reading.outcome is not Outcome.COMPLETE:
+        yield Abstain("not-seen", "no complete stream")
+        return
+    end = reading.capture.end
+    if end.how is How.CLOCK:
+        yield Finding("Z22", "the body did not end after the sentinel", _end(reading))
+        return
+    late = _seconds_after_done(reading)
+    if late is not None and late > 1:
+        yield Finding("Z22", f"the body ended {late:.1f} s after the sentinel", _end(reading))
+
+
+def _seconds_after_done(reading: Reading) -> float | None:
+    end = reading.capture.end
+    done = next((c for c in reading.chunks if c.kind is Kind.DONE), None)
+    if done is None or end.at is None or end.how not in (How.FRAMED, How.CLOSED):
+        return None
+    offset = reading.place(done.event.end - 1)
+    at = next((r.at for r in reading.capture.reads if r.end > offset), None)
+    return None if at is None else end.at - at
+
+
+def _only_wreckage(reading: Reading) -> bool:
+    """Events came, none readable, and then the body ended."""
+    return reading.outcome is Outcome.EMPTY and bool(reading.chunks)
+
+
+def _after_done(reading: Reading) -> list[Chunk]:
+    chunks = list(reading.chunks)
+    at = next((i for i, c in enumerate(chunks) if c.kind is Kind.DONE), len(chunks))
+    return chunks[at + 1 :]
+
+
+def _end(reading: Reading) -> int | None:
+    return reading.place(len(reading.body)) if reading.body else None
