@@ -30,6 +30,7 @@ _BOM = b"\xef\xbb\xbf"
 _FIELDS = (b"data", b"event", b"id", b"retry")
 _RETRY_MAX = 2**63 - 1  # a larger delay (292 million years in ms) is reported as this one
 _RETRY_DIGITS = 18
+_new = tuple.__new__
 # What somebody meant as a field: a name and a colon, or one lower-case word alone.
 _FIELD_LIKE = re.compile(rb"[A-Za-z][A-Za-z0-9_-]{0,31}:|[a-z][a-z0-9_-]{0,31}\Z")
 # Line ends to Unicode and to splitters built on it, but not to the standard. No other character's
@@ -126,6 +127,7 @@ class Reader:
         self.counts: dict[str, int] = {}
         self.terminators = {"LF": 0, "CRLF": 0, "CR": 0}
         self._plain = plain
+        self._at_ease = not plain  # `_between_plain_blocks`, as of the end of the last feed
         self._closed = False
         self._kept: list[Anomaly] = []
         self._style: str | None = None  # the first line's terminator
@@ -157,42 +159,47 @@ class Reader:
 
     def feed(self, data: bytes) -> list[Event]:
         """Read on; returns the events that these bytes closed."""
-        base = self.fed
+        base, pos = self.fed, 0
         self.fed += len(data)
         events: list[Event] = []
-        if self.dead or self._closed:
-            return events
+        if self._at_ease:
+            pos = self._skim(data, 0, _find(data, b"\r", 0), events)
+        if pos < len(data) and not (self.dead or self._closed):
+            self._read(data, pos, base, events)
+            self._keep_head(data, base)
+            self._at_ease = self._between_plain_blocks() and self._cr is None and not self.dead
+        return events
+
+    def _read(self, data: bytes, pos: int, base: int, events: list[Event]) -> None:
+        """Cut `data` from `pos` into lines. `base` is the offset of its first byte."""
         # `lf` and `cr` are the next of their kind at or after `pos`, or the end: each byte is
         # searched once for either, however the lines fall.
-        size, pos, lf, cr = len(data), 0, -1, -1
+        size, lf, cr = len(data), -1, -1
         while pos < size:
             if self._cr is not None:
                 pos += self._settle_cr(data[pos] == _LF)
                 continue
             if cr < pos:
                 cr = _find(data, b"\r", pos)
-            if self._at_plain_start():
+            if self._between_plain_blocks():
                 pos = self._skim(data, pos, cr, events)
-                if pos == size:
-                    break
             if lf < pos:
                 lf = _find(data, b"\n", pos)
             cut = min(lf, cr)
             if cut == size:
                 self._partial += memoryview(data)[pos:]
-                break
-            if base + cut + 1 - self._pending_from() > self.max_event:
-                break
-            self._line(data[pos:cut], base + cut + 1, cut == cr, events)
+                return
+            end = base + cut + 1
+            if end - self._pending_from() > self.max_event:
+                return
+            self._line(data[pos:cut], end, cut == cr, events)
             pos = cut + 1
-        self._keep_head(data, base)
-        return events
 
     def close(self) -> None:
         """The end of the stream: "any pending data must be discarded" (9.2.6)."""
         if self.dead or self._closed:
             return
-        self._closed = True
+        self._closed, self._at_ease = True, False
         if self._cr is not None:
             self._settle_cr(False)
         line, at = self._unmarked(bytes(self._partial), self._line_at)
@@ -265,8 +272,8 @@ class Reader:
 
     # -- lines to events ---------------------------------------------------------------------------
 
-    def _at_plain_start(self) -> bool:
-        """Between blocks, in a stream whose lines end in LF, as far as there are any."""
+    def _between_plain_blocks(self) -> bool:
+        """Nothing is pending, in a stream whose lines end in LF, as far as there are any."""
         return (
             self._block is None
             and not self._partial
@@ -275,31 +282,31 @@ class Reader:
         )
 
     def _skim(self, data: bytes, pos: int, stop: int, events: list[Event]) -> int:
-        """The shortcut: blocks `data: …` LF LF without anything to note, up to `stop`.
+        """The shortcut: blocks `data: …` LF LF without anything to note, before the CR at `stop`.
 
         Returns where the first other block begins; `_line` reads that one.
         """
-        base = self._line_at - pos
-        ordinal, number, last_id = self._ordinal, self._number, self.last_id
-        while data.startswith(b"data: ", pos):
-            cut = data.find(b"\n\n", pos, stop)
+        base, before, last_id = self._line_at - pos, self._ordinal, self.last_id
+        ordinal, number, longest = before, self._number, self.max_event - 2
+        while data[pos : pos + 6] == b"data: ":
+            cut = data.find(b"\n", pos, stop)
+            if not (pos + 6 < cut < stop - 1 and data[cut + 1] == _LF and cut - pos <= longest):
+                break
             value = data[pos + 6 : cut]
-            if cut < 0 or cut + 2 - pos > self.max_event or not value or b"\n" in value:
-                break
-            if not value.isascii() and _SEPARATOR.search(value):
-                break
             try:
                 text = value.decode()
             except UnicodeDecodeError:
                 break
+            if not text.isascii() and _SEPARATOR.search(value):
+                break
             at = base + pos
             pos = cut + 2
-            events.append(
-                Event(text, "message", last_id, None, ordinal, at, base + pos, number, 1, at + 6)
-            )
+            # `tuple.__new__` is what `Event(…)` comes to, without a call of its own.
+            made = (text, "message", last_id, None, ordinal, at, base + pos, number, 1, at + 6)
+            events.append(_new(Event, made))
             ordinal += 1
             number += 2
-        if ordinal != self._ordinal:
+        if ordinal != before:
             self._begun, self._style = True, "LF"
             self.terminators["LF"] += number - self._number
             self._ordinal, self._number, self._line_at = ordinal, number, base + pos
