@@ -1,6 +1,7 @@
 """Real components (a browser, node, nginx, llama.cpp) are optional on a desk and demanded in CI.
 
-A test that needs one carries its marker and is skipped where it is missing. With
+A test that needs one carries its marker and is skipped where it is missing; llama.cpp's packages
+are installed by a fixture of their own (tests/interop), which skips where that fails. With
 STREAMPROOF_REQUIRE_COMPONENTS=1 a skip is a failure, whoever asked for it: a gate that skips what
 it exists for is green for nothing.
 """
@@ -15,10 +16,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-# llama.cpp's packages live in an environment of their own (tests/interop/requirements.txt).
-LLAMA_PYTHON = Path(
-    os.environ.get("STREAMPROOF_LLAMA_PYTHON") or ROOT / ".components/llama/bin/python"
-)
 REQUIRED = os.environ.get("STREAMPROOF_REQUIRE_COMPONENTS", "") not in ("", "0")
 
 
@@ -34,7 +31,6 @@ COMPONENTS: dict[str, Callable[[], bool]] = {
     "chromium": _command("chromium"),
     "node": _node,
     "nginx": _command("nginx"),
-    "llama": LLAMA_PYTHON.is_file,
 }
 
 
