@@ -1,0 +1,104 @@
+"""Between engine and sockets: steps the engine while there is work, hands each exchange its events.
+
+The engine knows no clock, the connections know no engine. A `Ticket` is one exchange's hold on the
+engine; closing it is idempotent and takes its work out of the batch before the next step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import trio
+
+from reference_server.clock import Clock
+from reference_server.engine.interface import Done, Engine, Event, Failure, Gauges, Work
+
+
+class Ticket:
+    """The events of one exchange's works, in order, until each has its Done or Failure."""
+
+    def __init__(self, bridge: Bridge, works: Sequence[Work]) -> None:
+        self._bridge = bridge
+        self._open = {work.id for work in works}
+        self._send, self.events = trio.open_memory_channel[Event](math.inf)
+
+    def deliver(self, event: Event) -> None:
+        self._send.send_nowait(event)
+        if isinstance(event, Done | Failure):
+            self._open.discard(event.work)
+            self._bridge.forget(event.work)
+        if not self._open:
+            self._send.close()
+
+    def close(self) -> None:
+        """Give up what still runs. Idempotent."""
+        for work in self._open:
+            self._bridge.forget(work)
+            self._bridge.engine.cancel(work)
+        self._open = set()
+        self._send.close()
+        self.events.close()
+
+    def fail(self, message: str, kind: str) -> None:
+        """End every work of this exchange with a Failure that its client will see."""
+        for work in tuple(self._open):
+            self._bridge.engine.cancel(work)
+            self.deliver(Failure(work, message, kind))
+
+
+class Bridge:
+    """Owns the stepping. `step_seconds` is the time between two steps; 0: as fast as it goes."""
+
+    def __init__(self, engine: Engine, step_seconds: float = 0.0, clock: Clock | None = None):
+        self.engine = engine
+        self._step_seconds = step_seconds
+        self._clock = clock or Clock()
+        self._tickets: dict[str, Ticket] = {}
+        self._wanted = trio.Event()
+
+    @property
+    def gauges(self) -> Gauges:
+        return self.engine.gauges
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._tickets)
+
+    def open(self, works: Sequence[Work]) -> Ticket:
+        ticket = Ticket(self, works)
+        for work in works:
+            self.engine.submit(work)
+            self._tickets[work.id] = ticket
+        self._wanted.set()
+        return ticket
+
+    def forget(self, work: str) -> None:
+        self._tickets.pop(work, None)
+
+    def fail_all(self, message: str, kind: str = "server_error") -> None:
+        """Fail every running exchange, visibly to its client."""
+        for ticket in set(self._tickets.values()):
+            ticket.fail(message, kind)
+
+    async def run(self) -> None:
+        """Step while there is work; sleep while there is none. Runs until cancelled."""
+        try:
+            while True:
+                await self._wanted.wait()
+                self._wanted = trio.Event()
+                await self._step_until_idle()
+        except Exception:
+            self.fail_all("the engine failed")
+            raise
+
+    async def _step_until_idle(self) -> None:
+        due = self._clock.now()
+        while self._tickets:
+            due += self._step_seconds
+            await self._clock.sleep(max(0.0, due - self._clock.now()))
+            # A late step does not make the next ones hurry: the pace is a floor, not a schedule.
+            due = max(due, self._clock.now())
+            for event in self.engine.step():
+                if (ticket := self._tickets.get(event.work)) is not None:
+                    ticket.deliver(event)

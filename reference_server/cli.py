@@ -1,0 +1,120 @@
+"""The command `reference-server`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+import trio
+
+from reference_server.bridge import Bridge
+from reference_server.engine.scripted import ScriptedEngine
+from reference_server.wire.server import Server, Settings
+
+DRAIN_SECONDS = 10.0
+_EXAMPLE = "example: reference-server --model scripted --port 8000 --step-ms 20"
+
+
+class _Parser(argparse.ArgumentParser):
+    """One line for a bad flag, without the usage."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        self.exit(2, f"reference-server: {message} (see --help)\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Returns the exit code: 0 after a shutdown, 2 when it could not start."""
+    options = _parser().parse_args(argv)
+    problem = _problem(options)
+    if problem:
+        print(f"reference-server: {problem}", file=sys.stderr)
+        return 2
+    try:
+        return trio.run(_serve, options)
+    except OSError as error:
+        where = f"{options.host}:{options.port}"
+        print(f"reference-server: cannot listen on {where}: {error.strerror}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="reference-server", description=__doc__, epilog=_EXAMPLE)
+    parser.add_argument("--model", default="scripted", help="scripted (no torch needed)")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (loopback)")
+    parser.add_argument("--port", type=int, default=8000, help="0 picks a free port")
+    parser.add_argument("--step-ms", type=float, default=5.0, help="time of one decode step")
+    parser.add_argument("--max-batch", type=int, default=16, help="choices decoded at once")
+    parser.add_argument("--max-waiting", type=int, help="refuse with 429 beyond this queue")
+    parser.add_argument("--heartbeat", type=float, metavar="S", help="comment after S silent s")
+    parser.add_argument("--api-key-env", metavar="NAME", help="variable that holds the API key")
+    return parser
+
+
+def _problem(options: argparse.Namespace) -> str | None:
+    """What is wrong with the options, in one line."""
+    if options.model != "scripted":
+        return f"--model {options.model} needs a later release; use --model scripted"
+    if not 0 <= options.port <= 65535:
+        return "--port: expected 0 to 65535"
+    if options.step_ms < 0 or options.max_batch < 1:
+        return "--step-ms must not be negative and --max-batch must be at least 1"
+    if options.max_waiting is not None and options.max_waiting < 0:
+        return "--max-waiting must not be negative"
+    if options.heartbeat is not None and options.heartbeat <= 0:
+        return "--heartbeat must be positive"
+    if options.api_key_env and not os.environ.get(options.api_key_env):
+        return f"--api-key-env: the environment variable {options.api_key_env} is not set"
+    return None
+
+
+async def _serve(options: argparse.Namespace) -> int:
+    key = os.environ[options.api_key_env] if options.api_key_env else None
+    bridge = Bridge(ScriptedEngine(options.max_batch), options.step_ms / 1000)
+    settings = Settings(
+        model=options.model,
+        max_waiting=options.max_waiting,
+        heartbeat=options.heartbeat,
+        api_key=key,
+    )
+    server = Server(bridge, settings)
+    listeners = await trio.open_tcp_listeners(options.port, host=options.host)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bridge.run)
+        accepting = trio.CancelScope()
+        nursery.start_soon(_accept, server, listeners, accepting)
+        _announce(listeners, settings.model)
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            await anext(signals)
+            accepting.cancel()
+            async with trio.open_nursery() as leaving:
+                leaving.start_soon(_drain, server, leaving.cancel_scope)
+                await anext(signals)
+                leaving.cancel_scope.cancel()
+        nursery.cancel_scope.cancel()
+    return 0
+
+
+async def _accept(
+    server: Server, listeners: list[trio.SocketListener], accepting: trio.CancelScope
+) -> None:
+    """Accepting can end before the connections do."""
+    async with trio.open_nursery() as connections:
+        with accepting:
+            await trio.serve_listeners(
+                server.serve_connection, listeners, handler_nursery=connections
+            )
+
+
+async def _drain(server: Server, leaving: trio.CancelScope) -> None:
+    await server.drain(DRAIN_SECONDS)
+    leaving.cancel()
+
+
+def _announce(listeners: list[trio.SocketListener], model: str) -> None:
+    host, port = listeners[0].socket.getsockname()[:2]
+    host = f"[{host}]" if ":" in host else host
+    print(json.dumps({"url": f"http://{host}:{port}/v1", "model": model}), flush=True)

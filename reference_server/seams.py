@@ -1,0 +1,85 @@
+"""The places where an answer may be changed on its way out. A clean server changes nothing.
+
+The wire passes everything it sends through one `Seams` object per exchange. `Seams` itself is the
+identity; `reference_server.faults` supplies ones that break an answer on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from reference_server.engine.interface import Event, Work
+
+Document = dict[str, Any]
+
+
+class Act(Enum):
+    """What a faulty server does to its connection instead of writing."""
+
+    CLOSE = "close"  # send FIN, write nothing more
+    RESET = "reset"  # send RST
+    STALL = "stall"  # write nothing more and keep the socket open
+
+
+class Part(Enum):
+    """What a piece of the answer is: for event blocks and for HTTP bytes."""
+
+    ROLE = "role"
+    CONTENT = "content"
+    TOOL = "tool"
+    FINISH = "finish"
+    USAGE = "usage"
+    ERROR = "error"
+    DONE = "done"
+    COMMENT = "comment"
+    HEAD = "head"
+    BODY = "body"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer that is not streamed."""
+
+    status: int
+    body: bytes
+    content_type: bytes = b"application/json"
+    fields: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Seams:
+    """The identity. Each method gets what the clean server would send and says what is sent."""
+
+    def work(self, work: Work) -> Work:
+        """What the engine is asked."""
+        return work
+
+    def event(self, event: Event) -> Iterable[Event]:
+        """One engine event of this exchange."""
+        return (event,)
+
+    def chunk(self, part: Part, chunk: Document) -> Iterable[Document]:
+        """One chunk object before it is serialised."""
+        return (chunk,)
+
+    def block(self, part: Part, block: bytes) -> Iterable[bytes | Act]:
+        """One serialised event-stream block."""
+        return (block,)
+
+    def frame(self, part: Part, raw: bytes) -> Iterable[bytes | Act]:
+        """Bytes as HTTP framed them: the head, a piece of the body, or the end."""
+        return (raw,)
+
+    def plain(self, document: Document) -> Document:
+        """The document of an answer that is not streamed."""
+        return document
+
+    def refusal(self, answer: Answer) -> Answer:
+        """A 4xx or 5xx answer."""
+        return answer
+
+
+CLEAN = Seams()

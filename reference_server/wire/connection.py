@@ -1,0 +1,244 @@
+"""One HTTP/1.1 connection over any trio stream. The only place that knows h11.
+
+Requests are read within limits; answers go out through the exchange's seams. While an answer is
+made, a second task reads on, so that a peer that hangs up is noticed at once.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import h11
+import trio
+
+from reference_server.seams import CLEAN, Act, Answer, Part, Seams
+from reference_server.wire.errors import ApiError
+
+Fields = Sequence[tuple[bytes, bytes]]
+_READ = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one connection may cost. Sizes in bytes, times in seconds."""
+
+    head: int = 64 * 1024
+    body: int = 8 * 1024 * 1024
+    ahead: int = 256 * 1024  # bytes of the next request read while this answer is made
+    idle: float = 75.0  # between two requests
+    request: float = 30.0  # from a request's first byte to its last
+    write: float = 60.0  # one write to a client that does not read
+    linger: float = 2.0  # reading on after an early refusal, so that the peer can read it
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request, read whole. Header names are in lower case."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def path(self) -> str:
+        return self.target.split("?", 1)[0]
+
+
+class Connection:
+    """See the module. `gone` is True once the peer hung up or a fault did."""
+
+    def __init__(self, stream: trio.abc.HalfCloseableStream, limits: Limits | None = None) -> None:
+        self._stream = stream
+        self._limits = limits or Limits()
+        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=self._limits.head)
+        self._scope = trio.CancelScope()
+        self._idle: trio.CancelScope | None = None
+        self._last = False
+        self._headless = False  # the request was HEAD
+        self.gone = False
+        self.seams: Seams = CLEAN
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Everything about the connection happens in here; hanging up cancels it."""
+        try:
+            with self._scope:
+                yield
+        finally:
+            with trio.move_on_after(1, shield=True):
+                await self._stream.aclose()
+
+    # -- reading -----------------------------------------------------------------------------
+
+    async def read_request(self) -> Request | None:
+        """The next request; None when the peer is done. Raises ApiError for a bad one."""
+        if not await self._next_begins():
+            return None
+        try:
+            with trio.fail_after(self._limits.request):
+                return await self._read_whole()
+        except trio.TooSlowError:
+            self._last = True
+            raise ApiError(408, "the request took too long to arrive") from None
+        except h11.RemoteProtocolError as error:
+            self._last = True
+            status = error.error_status_hint
+            raise ApiError(status, f"unreadable HTTP request: {error}") from None
+
+    async def _next_begins(self) -> bool:
+        if self._h11.trailing_data[0]:
+            return True
+        with trio.move_on_after(self._limits.idle) as self._idle:
+            if self._last:
+                return False
+            data = await self._receive()
+            self._h11.receive_data(data)
+            return bool(data)
+        return False
+
+    def stop_when_idle(self) -> None:
+        """Take no further request; an exchange that runs is finished first."""
+        self._last = True
+        if self._idle is not None:
+            self._idle.cancel()
+
+    async def _read_whole(self) -> Request | None:
+        head = await self._event()
+        if not isinstance(head, h11.Request):
+            return None
+        self._idle = None
+        self._headless = head.method == b"HEAD"
+        body = bytearray()
+        while isinstance(event := await self._event(), h11.Data):
+            body += event.data
+            if len(body) > self._limits.body:
+                raise ApiError(413, f"the body is larger than {self._limits.body} bytes")
+        return Request(
+            head.method.decode("ascii"),
+            head.target.decode("latin-1"),
+            {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers},
+            bytes(body),
+        )
+
+    async def _event(self) -> object:
+        while (event := self._h11.next_event()) is h11.NEED_DATA:
+            if self._h11.they_are_waiting_for_100_continue:
+                await self._write(
+                    self._h11.send(h11.InformationalResponse(status_code=100, headers=[])) or b""
+                )
+            self._h11.receive_data(await self._receive())
+        return event
+
+    async def _receive(self) -> bytes:
+        try:
+            return bytes(await self._stream.receive_some(_READ))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return b""
+
+    # -- watching ----------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """While inside, a peer that closes or resets ends the whole connection."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch)
+            yield
+            nursery.cancel_scope.cancel()
+
+    async def _watch(self) -> None:
+        while len(self._h11.trailing_data[0]) < self._limits.ahead:
+            data = await self._receive()
+            if not data:
+                self.hang_up()
+                return
+            self._h11.receive_data(data)
+        await trio.sleep_forever()
+
+    def hang_up(self) -> None:
+        """The connection is of no more use. Idempotent."""
+        self.gone = True
+        self._scope.cancel()
+
+    # -- writing -----------------------------------------------------------------------------
+
+    async def send(self, answer: Answer) -> None:
+        """One answer that is whole already."""
+        fields = [*answer.fields, (b"content-length", b"%d" % len(answer.body))]
+        await self.start(answer.status, answer.content_type, fields)
+        # RFC 9110, section 9.3.2: "the server MUST NOT send content in the response" to HEAD.
+        if answer.body and not self._headless:
+            await self.body(answer.body)
+        await self.finish()
+
+    async def start(self, status: int, content_type: bytes, fields: Fields = ()) -> None:
+        """The head. Without a content-length among `fields` the body is sent chunked."""
+        headers = [(b"content-type", content_type), *fields]
+        if self._last or self._h11.their_state is not h11.DONE:
+            self._last = True
+            headers.append((b"connection", b"close"))
+        reason = HTTPStatus(status).phrase.encode()
+        response = h11.Response(status_code=status, headers=headers, reason=reason)
+        await self._frame(Part.HEAD, self._h11.send(response))
+
+    async def body(self, data: bytes) -> None:
+        """A piece of the body, as one chunk where the body is chunked."""
+        await self._frame(Part.BODY, self._h11.send(h11.Data(data=data)))
+
+    async def finish(self) -> None:
+        await self._frame(Part.END, self._h11.send(h11.EndOfMessage()))
+
+    async def _frame(self, part: Part, raw: bytes | None) -> None:
+        for piece in self.seams.frame(part, raw or b""):
+            if isinstance(piece, Act):
+                await self.act(piece)
+            elif piece:
+                await self._write(piece)
+
+    async def _write(self, data: bytes) -> None:
+        try:
+            with trio.fail_after(self._limits.write):
+                await self._stream.send_all(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
+            self.hang_up()
+        # A hang-up, ours or the peer's, takes effect here, before anything else is done.
+        await trio.lowlevel.checkpoint_if_cancelled()
+
+    async def act(self, act: Act) -> None:
+        """What only a faulty server does. Does not return."""
+        if act is Act.RESET and isinstance(self._stream, trio.SocketStream):
+            linger = struct.pack("ii", 1, 0)
+            self._stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        if act is not Act.STALL:
+            self.hang_up()
+        await trio.sleep_forever()
+
+    # -- between exchanges -------------------------------------------------------------------
+
+    async def next_exchange(self) -> bool:
+        """Ready for another request? Closes politely when not."""
+        self.seams = CLEAN
+        both_done = self._h11.our_state is h11.DONE and self._h11.their_state is h11.DONE
+        if both_done and not self._last:
+            self._h11.start_next_cycle()
+            return True
+        await self._linger()
+        return False
+
+    async def _linger(self) -> None:
+        """Read on for a moment: closing with unread bytes sends RST, which eats our answer.
+
+        RFC 9112, section 9.6: "…a server … closes the connection in stages".
+        """
+        with trio.move_on_after(self._limits.linger):
+            try:
+                await self._stream.send_eof()
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return
+            while await self._receive():
+                pass

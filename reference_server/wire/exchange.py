@@ -1,0 +1,148 @@
+"""One generation, from a valid request to the last byte of its answer."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field, replace
+
+import trio
+
+from reference_server.bridge import Bridge, Ticket
+from reference_server.engine.interface import Delta, Done, Event, Failure, Work
+from reference_server.seams import Act, Answer, Document, Part, Seams
+from reference_server.wire import sse_writer
+from reference_server.wire.connection import Connection
+from reference_server.wire.errors import ApiError, envelope
+from reference_server.wire.request import Ask
+from reference_server.wire.shape import SHAPES, Label, Piece, Shape
+
+_STREAM_FIELDS = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
+_PREFIX = {"chat": "chatcmpl", "completions": "cmpl"}
+
+
+@dataclass
+class Exchange:
+    """`created` is in Unix seconds; `heartbeat` in seconds, None for none."""
+
+    ask: Ask
+    connection: Connection
+    bridge: Bridge
+    seams: Seams
+    created: int
+    fields: tuple[tuple[bytes, bytes], ...] = ()
+    heartbeat: float | None = None
+    done: list[Done] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._id = f"{_PREFIX[self.ask.api]}-{secrets.token_hex(12)}"
+        label = Label(self._id, self.created, self.ask.model)
+        self._shape: Shape = SHAPES[self.ask.api](self.ask, label)
+
+    async def run(self) -> None:
+        """Generate and answer. Raises ApiError when the work fails before the first byte."""
+        ticket = self.bridge.open(list(self._works()))
+        try:
+            async with self.connection.watched():
+                answer = self._stream if self.ask.stream else self._plain
+                refused = await answer(ticket)
+        finally:
+            ticket.close()
+        if refused is not None:
+            raise refused
+
+    def _works(self) -> Iterator[Work]:
+        ask = self.ask
+        answer = "".join(call.arguments for call in ask.calls) if ask.calls else ask.answer
+        for number, prompt in enumerate(ask.prompts):
+            work = Work(f"{self._id}/{number}", prompt, ask.sampling, ask.n, ask.echo, answer)
+            # A fault may change what is asked of the engine, never whose work it is.
+            yield replace(self.seams.work(work), id=work.id)
+
+    # -- plain -------------------------------------------------------------------------------
+
+    async def _plain(self, ticket: Ticket) -> ApiError | None:
+        pieces: list[Piece] = []
+        async for event in self._updates(ticket, None):
+            if isinstance(event, Failure):
+                return ApiError(500, event.message)
+            if isinstance(event, Delta):
+                pieces.append(self._piece(event))
+        document = self.seams.plain(self._shape.document(pieces, self.done))
+        body = sse_writer.dumps(document).encode()
+        await self.connection.send(Answer(200, body, fields=self.fields))
+        return None
+
+    def _piece(self, delta: Delta) -> Piece:
+        return self._shape.piece(int(delta.work.rpartition("/")[2]), delta)
+
+    async def _updates(
+        self, ticket: Ticket, heartbeat: float | None
+    ) -> AsyncIterator[Event | None]:
+        """The engine's events as they come; None when `heartbeat` seconds passed without one."""
+        while True:
+            event: Event | None = None
+            with trio.move_on_after(math.inf if heartbeat is None else heartbeat):
+                try:
+                    event = await ticket.events.receive()
+                except trio.EndOfChannel:
+                    return
+            if event is None:
+                yield None
+                continue
+            for seen in self.seams.event(event):
+                if isinstance(seen, Done):
+                    self.done.append(seen)
+                yield seen
+
+    # -- streamed ----------------------------------------------------------------------------
+
+    async def _stream(self, ticket: Ticket) -> ApiError | None:
+        """The status is chosen after the engine's first word, or when a heartbeat is due."""
+        started = False
+        async for event in self._updates(ticket, self.heartbeat):
+            if not started:
+                if isinstance(event, Failure):
+                    return ApiError(500, event.message)
+                started = True
+                await self._start()
+            if isinstance(event, Failure):
+                await self._fail(event)
+                return None
+            await self._write(event)
+        if self.ask.include_usage:
+            await self._chunk(Part.USAGE, self._shape.usage_chunk(self.done))
+        await self._block(Part.DONE, sse_writer.done())
+        await self.connection.finish()
+        return None
+
+    async def _start(self) -> None:
+        fields = (*_STREAM_FIELDS, *self.fields)
+        await self.connection.start(200, sse_writer.CONTENT_TYPE, fields)
+        for part, chunk in self._shape.opening():
+            await self._chunk(part, chunk)
+
+    async def _write(self, event: Event | None) -> None:
+        if event is None:
+            await self._block(Part.COMMENT, sse_writer.comment("keep-alive"))
+        elif isinstance(event, Delta):
+            for part, chunk in self._shape.delta(self._piece(event)):
+                await self._chunk(part, chunk)
+
+    async def _fail(self, failure: Failure) -> None:
+        """In-band: one error object, then the end. No sentinel: this is no clean end."""
+        error = envelope(failure.message, failure.kind)
+        await self._block(Part.ERROR, sse_writer.event(error))
+        await self.connection.finish()
+
+    async def _chunk(self, part: Part, chunk: Document) -> None:
+        for sent in self.seams.chunk(part, chunk):
+            await self._block(part, sse_writer.event(sent))
+
+    async def _block(self, part: Part, block: bytes) -> None:
+        for piece in self.seams.block(part, block):
+            if isinstance(piece, Act):
+                await self.connection.act(piece)
+            elif piece:
+                await self.connection.body(piece)

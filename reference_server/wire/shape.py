@@ -1,0 +1,257 @@
+"""The OpenAI shapes of both APIs: chunks of a stream and documents of a plain answer.
+
+Pure: engine events in, dictionaries out. Both dialects have the same three verbs: `opening` (the
+chunks before the first token), `delta`, and `document`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reference_server.engine.interface import Delta, Done, FinishReason, TokenLogprob
+from reference_server.seams import Document, Part
+from reference_server.wire.request import Ask, Call
+
+Shaped = tuple[Part, Document]
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What every chunk of one answer repeats. `created` is in Unix seconds."""
+
+    id: str
+    created: int
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One Delta on its way out: the choice's number in the whole answer, text and the rest."""
+
+    index: int
+    text: str
+    logprobs: tuple[TokenLogprob, ...]
+    finish: FinishReason | None
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """One choice of a plain answer."""
+
+    text: list[str] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    finish: FinishReason | None = None
+
+
+def usage(done: Sequence[Done]) -> Document:
+    prompt = sum(one.prompt_tokens for one in done)
+    completion = sum(one.completion_tokens for one in done)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 0},
+    }
+
+
+class Shape:
+    """What both dialects share."""
+
+    object: str
+    chunk_object: str
+
+    def __init__(self, ask: Ask, label: Label) -> None:
+        self.ask = ask
+        self.label = label
+
+    def opening(self) -> Iterator[Shaped]:
+        return iter(())
+
+    def delta(self, piece: Piece) -> Iterator[Shaped]:
+        """The chunks of one piece; a finish gets a chunk of its own."""
+        raise NotImplementedError
+
+    def choice(self, index: int, gathered: _Gathered) -> Document:
+        raise NotImplementedError
+
+    def piece(self, work: int, delta: Delta) -> Piece:
+        """`work` is the prompt's number: choices are counted prompt by prompt."""
+        index = work * self.ask.n + delta.choice
+        return Piece(index, delta.text, delta.logprobs, delta.finish)
+
+    def usage_chunk(self, done: Sequence[Done]) -> Document:
+        return {**self._head(self.chunk_object), "choices": [], "usage": usage(done)}
+
+    def document(self, pieces: Sequence[Piece], done: Sequence[Done]) -> Document:
+        """The plain answer made of the same pieces."""
+        gathered = [_Gathered() for _ in range(self.ask.choices)]
+        for piece in pieces:
+            one = gathered[piece.index]
+            one.text.append(piece.text)
+            one.logprobs += piece.logprobs
+            one.finish = piece.finish or one.finish
+        choices = [self.choice(index, one) for index, one in enumerate(gathered)]
+        return {**self._head(self.object), "choices": choices, "usage": usage(done)}
+
+    def _head(self, object_: str) -> Document:
+        return {
+            "id": self.label.id,
+            "object": object_,
+            "created": self.label.created,
+            "model": self.label.model,
+        }
+
+    def _chunk(self, choice: Document) -> Document:
+        chunk = {**self._head(self.chunk_object), "choices": [choice]}
+        # "All other chunks will also include a `usage` field, but with a null value."
+        return {**chunk, "usage": None} if self.ask.include_usage else chunk
+
+
+class ChatShape(Shape):
+    object = "chat.completion"
+    chunk_object = "chat.completion.chunk"
+
+    def __init__(self, ask: Ask, label: Label) -> None:
+        super().__init__(ask, label)
+        self._written = [0] * ask.choices  # characters of call arguments so far, per choice
+        self._named: set[tuple[int, int]] = set()  # calls whose first fragment was sent
+
+    def opening(self) -> Iterator[Shaped]:
+        """Every choice's role, in order, before any text."""
+        content = None if self.ask.calls else ""
+        for index in range(self.ask.choices):
+            yield Part.ROLE, self._delta(index, {"role": "assistant", "content": content})
+
+    def delta(self, piece: Piece) -> Iterator[Shaped]:
+        if piece.text and self.ask.calls:
+            for fragment in self._fragments(piece):
+                yield Part.TOOL, self._delta(piece.index, {"tool_calls": [fragment]})
+        elif piece.text:
+            entries = self._logprobs(piece.logprobs)
+            yield Part.CONTENT, self._delta(piece.index, {"content": piece.text}, entries)
+        if piece.finish:
+            finish = self._finish(piece.finish)
+            yield Part.FINISH, self._delta(piece.index, {}, finish=finish)
+
+    def choice(self, index: int, gathered: _Gathered) -> Document:
+        text = "".join(gathered.text)
+        message: Document = {"role": "assistant", "content": text, "refusal": None}
+        if self.ask.calls:
+            message |= {"content": None, "tool_calls": self._whole_calls(index, text)}
+        finish = None if gathered.finish is None else self._finish(gathered.finish)
+        entries = None if self.ask.calls else self._logprobs(gathered.logprobs)
+        return {"index": index, "message": message, "logprobs": entries, "finish_reason": finish}
+
+    def _delta(
+        self, index: int, delta: Document, logprobs: Document | None = None, finish: Any = None
+    ) -> Document:
+        choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
+        return self._chunk(choice)
+
+    def _finish(self, reason: FinishReason) -> str:
+        if self.ask.calls and reason is FinishReason.STOP:
+            return FinishReason.TOOL_CALLS.value
+        return reason.value
+
+    def _fragments(self, piece: Piece) -> Iterator[Document]:
+        """The piece cut where one call's arguments end and the next one's begin."""
+        at = self._written[piece.index]
+        self._written[piece.index] = end = at + len(piece.text)
+        for number, (call, begin, stop) in enumerate(self._spans()):
+            text = piece.text[max(begin - at, 0) : max(min(stop, end) - at, 0)]
+            if not text:
+                continue
+            if (piece.index, number) not in self._named:
+                self._named.add((piece.index, number))
+                yield {"index": number, **self._call(piece.index, number, call, "")}
+            yield {"index": number, "function": {"arguments": text}}
+
+    def _spans(self) -> Iterator[tuple[Call, int, int]]:
+        """Where each call's arguments stand in the engine's text."""
+        begin = 0
+        for call in self.ask.calls:
+            yield call, begin, begin + len(call.arguments)
+            begin += len(call.arguments)
+
+    def _call(self, index: int, number: int, call: Call, arguments: str) -> Document:
+        name = f"call_{self.label.id[-12:]}_{index}_{number}"
+        function = {"name": call.name, "arguments": arguments}
+        return {"id": name, "type": "function", "function": function}
+
+    def _whole_calls(self, index: int, text: str) -> list[Document]:
+        return [
+            self._call(index, number, call, text[begin:end])
+            for number, (call, begin, end) in enumerate(self._spans())
+            if text[begin:end]
+        ]
+
+    def _logprobs(self, entries: Sequence[TokenLogprob]) -> Document | None:
+        if self.ask.sampling.logprobs is None:
+            return None
+        return {"content": [_entry(entry) for entry in entries], "refusal": None}
+
+
+def _entry(entry: TokenLogprob) -> Document:
+    top = [
+        {"token": token, "logprob": value, "bytes": list(raw)} for token, raw, value in entry.top
+    ]
+    return {
+        "token": entry.token,
+        "logprob": entry.logprob,
+        "bytes": list(entry.raw),
+        "top_logprobs": top,
+    }
+
+
+class CompletionShape(Shape):
+    object = chunk_object = "text_completion"
+
+    def __init__(self, ask: Ask, label: Label) -> None:
+        super().__init__(ask, label)
+        self._offset = [0] * ask.choices  # characters of text sent so far, per choice
+
+    def delta(self, piece: Piece) -> Iterator[Shaped]:
+        if piece.text:
+            entries = self._logprobs(piece.logprobs, self._offset[piece.index])
+            self._offset[piece.index] += len(piece.text)
+            yield Part.CONTENT, self._chunk(self._choice(piece.index, piece.text, entries, None))
+        if piece.finish:
+            finish = self._choice(piece.index, "", None, piece.finish.value)
+            yield Part.FINISH, self._chunk(finish)
+
+    def choice(self, index: int, gathered: _Gathered) -> Document:
+        finish = None if gathered.finish is None else gathered.finish.value
+        entries = self._logprobs(gathered.logprobs, 0)
+        return self._choice(index, "".join(gathered.text), entries, finish)
+
+    def _choice(
+        self, index: int, text: str, logprobs: Document | None, finish: str | None
+    ) -> Document:
+        return {"text": text, "index": index, "logprobs": logprobs, "finish_reason": finish}
+
+    def _logprobs(self, entries: Sequence[TokenLogprob], offset: int) -> Document | None:
+        if self.ask.sampling.logprobs is None:
+            return None
+        tops = [{token: value for token, _, value in entry.top} or None for entry in entries]
+        return {
+            "tokens": [entry.token for entry in entries],
+            "token_logprobs": [entry.logprob for entry in entries],
+            "top_logprobs": tops,
+            "text_offset": _offsets(entries, offset),
+        }
+
+
+def _offsets(entries: Sequence[TokenLogprob], start: int) -> list[int]:
+    """Where each token's text begins, in characters; inside a character: where that one begins."""
+    out: list[int] = []
+    raw = b""
+    for entry in entries:
+        out.append(start + len(raw.decode(errors="ignore")))
+        raw += entry.raw
+    return out
+
+
+SHAPES: dict[str, type[Shape]] = {"chat": ChatShape, "completions": CompletionShape}
