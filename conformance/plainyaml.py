@@ -43,6 +43,15 @@ class Node:
         return self.value
 
 
+def node_of(value: Json, line: int = 1) -> Node:
+    """JSON that came from elsewhere as nodes, so that one validator reads both."""
+    if isinstance(value, dict):
+        return Node({key: node_of(child, line) for key, child in value.items()}, line)
+    if isinstance(value, list):
+        return Node(tuple(node_of(child, line) for child in value), line)
+    return Node(value, line)
+
+
 # YAML 1.2.2, 10.3.2 "Tag Resolution" of the core schema, in its order.
 _NULL = re.compile(r"null|Null|NULL|~|")
 _TRUE, _FALSE = re.compile(r"true|True|TRUE"), re.compile(r"false|False|FALSE")

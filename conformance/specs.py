@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from conformance.capture import Json
-from conformance.errors import SpecError
+from conformance.errors import SpecError, UsageError
 from conformance.findings import Level
 from conformance.plainyaml import Node, read_bytes, read_file
-from conformance.schema import load_schema, validate
+from conformance.schema import did_you_mean, load_schema, validate
 
 ON = ("stream", "plain", "answer", "refusal", "any", "dossier")
 GATES = ("wire", "shape", "behaviour")
@@ -142,3 +142,38 @@ def _case(node: Node, file: str) -> Case:
 def _source(fields: Fields) -> Source:
     reports = tuple(fields.get("reports", ()))
     return Source(fields["standard"], fields["section"], fields.get("quote"), reports)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A frozen set of ids. Within it musts gate; what it requires may not be unsupported."""
+
+    name: str
+    revision: int
+    api: str
+    requires: tuple[str, ...]
+    ids: tuple[str, ...]
+
+
+def load_profile(name: str) -> Profile:
+    """A published profile by its name. Raises UsageError for an unknown name."""
+    folder = specs_dir() / "profiles"
+    known = sorted(path.stem for path in folder.glob("*.yaml"))
+    if name not in known:
+        hint = did_you_mean(name, known) or f"; known are {', '.join(known) or 'none'}"
+        raise UsageError(f"--profile {name}: not known{hint}")
+    return read_profile((folder / f"{name}.yaml").read_bytes(), f"{name}.yaml")
+
+
+def read_profile(data: bytes, file: str) -> Profile:
+    """The profile in one file's bytes. Raises SpecError."""
+    node = read_bytes(data, file)
+    validate(node, load_schema(specs_dir() / "profile.schema.json"), file)
+    fields: Any = node.plain()
+    return Profile(
+        name=fields["name"],
+        revision=fields["revision"],
+        api=fields["api"],
+        requires=tuple(fields["requires"]),
+        ids=tuple(fields["ids"]),
+    )

@@ -1,0 +1,182 @@
+"""The command `conformance`. Parsers only; each command imports what it needs when it is called."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from conformance.errors import StreamproofError
+from conformance.options import OneLineParser, add_gating, add_reports, add_selection
+
+DESCRIPTION = "Is this stream right? Checks an OpenAI-compatible endpoint, or what was recorded."
+EXAMPLES = {
+    "conformance": "conformance run http://127.0.0.1:8000/v1",
+    "run": "conformance run http://127.0.0.1:8000/v1 --quick --junit report.xml",
+    "judge": "curl -siN --raw URL -d @request.json > dump; "
+    "conformance judge dump --request request.json",
+    "list": "conformance list --json",
+    "show": "conformance show sse.bom",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command. Returns the exit code: 0, 1 or 2, and nothing else."""
+    args = build_parser().parse_args(argv)
+    try:
+        code: int = args.command(args)
+    except StreamproofError as error:
+        code = _refused(error, args)
+    except KeyboardInterrupt:
+        code = _complain("interrupted")
+    except Exception as error:  # our own mistake: still one line, unless --debug asks for more
+        code = _refused(error, args, f"internal error: {type(error).__name__}: ")
+    _flush()
+    return code
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line. Imports no heavy library."""
+    parser = OneLineParser(
+        prog="conformance", description=DESCRIPTION, epilog=f"example: {EXAMPLES['conformance']}"
+    )
+    parser.add_argument("--version", action=_Version, help="print the version and stop")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    import importlib.util
+
+    if importlib.util.find_spec("conformance.run_options"):
+        _add_run(commands)
+    _add_judge(commands)
+    _add_list(commands)
+    _add_show(commands)
+    return parser
+
+
+def _subparser(
+    commands: argparse._SubParsersAction[OneLineParser], name: str, help: str
+) -> OneLineParser:
+    return commands.add_parser(
+        name,
+        help=help,
+        description=f"{help[0].upper()}{help[1:]}.",
+        epilog=f"example: {EXAMPLES[name]}",
+        allow_abbrev=False,
+    )
+
+
+def _add_run(commands: argparse._SubParsersAction[OneLineParser]) -> None:
+    from conformance import run_options
+
+    parser = _subparser(commands, "run", "check an endpoint")
+    run_options.configure(parser)
+    parser.set_defaults(command=_run)
+
+
+def _add_judge(commands: argparse._SubParsersAction[OneLineParser]) -> None:
+    parser = _subparser(commands, "judge", "judge what is already recorded, without any network")
+    parser.add_argument(
+        "files", metavar="FILE", nargs="+",
+        help="dossier, capture, folder of them, response dump (curl -siN --raw), "
+        "event-stream body, HAR, JSON lines; - is stdin",
+    )  # fmt: skip
+    group = parser.add_argument_group("what the record does not say")
+    group.add_argument("--request", metavar="FILE", help="JSON body of the request")
+    group.add_argument("--plain", metavar="FILE", help="the non-streamed text, or its JSON answer")
+    group.add_argument("--status", metavar="N", type=_status, help="status of a bare body")
+    group.add_argument("--content-type", metavar="TYPE", help="content type of a bare body")
+    group.add_argument("--dialect", metavar="NAME", help="overlay of a server's known deviations")
+    parser.add_argument(
+        "--sample", metavar="ID", action="append", default=[], help="only these JSON-lines samples"
+    )
+    add_selection(parser)
+    add_gating(parser, 0.0)
+    add_reports(parser)
+    parser.set_defaults(command=_judge)
+
+
+def _add_list(commands: argparse._SubParsersAction[OneLineParser]) -> None:
+    parser = _subparser(commands, "list", "list every check")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="everything that `show` prints, as JSON")
+    form.add_argument("--markdown", action="store_true", help="the table as Markdown")
+    add_selection(parser)
+    parser.add_argument("--debug", action="store_true", help="tracebacks for errors of ours")
+    parser.set_defaults(command=_list)
+
+
+def _add_show(commands: argparse._SubParsersAction[OneLineParser]) -> None:
+    parser = _subparser(commands, "show", "show everything about one check")
+    parser.add_argument("id", metavar="ID")
+    parser.add_argument("--specs", metavar="DIR", action="append", default=[])
+    parser.add_argument("--debug", action="store_true", help="tracebacks for errors of ours")
+    parser.set_defaults(command=_show)
+
+
+def _status(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 100 <= int(text[:4]) <= 999):
+        raise argparse.ArgumentTypeError(f"expected an HTTP status such as 200; got {text!r}")
+    return int(text)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from conformance import run
+
+    code: int = run.main(args)
+    return code
+
+
+def _judge(args: argparse.Namespace) -> int:
+    from conformance import judge_command
+
+    return judge_command.main(args)
+
+
+def _list(args: argparse.Namespace) -> int:
+    from conformance import list_command
+
+    return list_command.list_cases(args)
+
+
+def _show(args: argparse.Namespace) -> int:
+    from conformance import list_command
+
+    return list_command.show_case(args)
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when asked."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **rest: str | None) -> None:
+        super().__init__(option_strings, dest, nargs=0, help=rest.get("help"))
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from conformance.report.model import TOOL, tool_version
+
+        print(f"{TOOL} {tool_version()}")
+        parser.exit(0)
+
+
+def _refused(error: Exception, args: argparse.Namespace, head: str = "") -> int:
+    if getattr(args, "debug", False):
+        raise error
+    return _complain(head + str(error))
+
+
+def _complain(words: str) -> int:
+    from conformance.report.escape import terminal
+
+    print(f"conformance: {terminal(words)}", file=sys.stderr)
+    return 2
+
+
+def _flush() -> None:
+    """Leave nothing for the interpreter's own flush, which would print a traceback."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
