@@ -68,7 +68,7 @@ def answer(*fields: str, body: str = "", start: str = "HTTP/1.1 200 OK") -> byte
     return "\r\n".join([start, *fields, "", body]).encode("latin-1")
 
 
-CHUNKED = "Transfer-Encoding: chunked"
+CHUNKED, LEN9 = "Transfer-Encoding: chunked", "Content-Length: 9"
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ VECTORS = [
     Vector("204 with a body", answer(start="HTTP/1.1 204 No", body="x"), b"", NONE, excess=1),
     Vector("304", answer("Content-Length: 5", start="HTTP/1.1 304 Not"), b"", NONE),
     Vector("101", answer(start="HTTP/1.1 101 Switching", body="\x81"), b"", NONE, excess=1),
-    Vector("tunnel", answer(CHUNKED, body="\x16\x03"), b"", NONE, excess=2, method="CONNECT"),
+    Vector("tunnel", answer(CHUNKED, LEN9, body="\x16"), b"", NONE, excess=1, method="CONNECT"),
     Vector("tunnel refused", answer(start="HTTP/1.1 407 No"), b"", CLOSE, method="CONNECT"),
     Vector(
         "chunked beside a length: chunked wins",
@@ -516,6 +516,12 @@ def test_fields_are_found_without_case_and_in_order() -> None:
     assert (head.all(b"A"), head.get(b"a"), head.get(b"c")) == ((b"1", b"3"), b"1", None)
 
 
+def test_only_space_and_tab_are_taken_off_a_value() -> None:
+    head = see([answer("A: \t\x0bx\x0c\t ")]).head
+    assert head is not None
+    assert head.get(b"a") == b"\x0bx\x0c"
+
+
 def test_every_combination_of_facts_has_its_row_in_the_framing_table() -> None:
     used = {_decide(*facts) for facts in itertools.product(_Body, _Coding, _Length)}
     assert used == set(Framing)
@@ -547,6 +553,13 @@ def test_a_head_of_exactly_the_bound_is_read() -> None:
     bound = len(wire) - 1
     assert see([wire], max_head=bound).complete
     assert see([wire], max_head=bound - 1).dead
+
+
+def test_a_long_head_leaves_the_whole_bound_to_chunk_size_lines_and_trailers() -> None:
+    head = answer(CHUNKED, "A: " + "b" * 100)
+    body = b"1;" + b"a" * 100 + b"\r\nx\r\n0\r\nT: " + b"u" * 100 + b"\r\n\r\n"
+    seen = see([head + body], max_head=len(head))
+    assert (seen.body, seen.complete, seen.kinds) == (b"x", True, [])
 
 
 def test_of_each_kind_a_hundred_are_kept_and_all_are_counted() -> None:
