@@ -87,7 +87,8 @@ def http_plain_json(reading: Reading) -> Findings:
     elif labelled != "application/json":
         yield _of_type(reading, "T05", f"a plain answer's Content-Type is {labelled}")
     document = reading.document
-    if document is not None and (not document.ok or not isinstance(document.value, dict)):
+    several = document is not None and any(flaw.kind == "several" for flaw in document.flaws)
+    if document is not None and (several or not isinstance(document.value, dict)):
         why = document.flaws[0].detail if document.flaws else "not an object"
         yield at_body(reading, 0, "T05", f"the body is not one JSON object: {why}")
 
@@ -99,8 +100,11 @@ def http_length_and_chunked(reading: Reading) -> Findings:
 
 def http_chunked_framing(reading: Reading) -> Findings:
     """T08: chunk = chunk-size CRLF chunk-data CRLF (RFC 9112 section 7.1)."""
+    if reading.framing is None:
+        yield _NOT_RECORDED
+        return
     if reading.framing is not Framing.CHUNKED:
-        yield Abstain("not-recorded" if reading.framing is None else "not-seen", "not chunked")
+        yield Abstain("not-seen", "not chunked")
         return
     yield from _anomalies(reading, _CHUNKED, "T08")
 
@@ -114,9 +118,10 @@ def http_end_of_body(reading: Reading) -> Findings:
     """T09: "incomplete if the zero-sized chunk … has not been received" (RFC 9112 section 8)."""
     end = reading.capture.end
     if reading.complete is None or end.how in (How.LEFT, How.CLOCK, How.BOUND, How.UNKNOWN):
-        if reading.complete is None or not reading.complete:
-            reason = "not-recorded" if reading.complete is None else "not-seen"
-            yield Abstain(reason, "the end of the body was not seen")
+        if reading.complete is None:
+            yield _NOT_RECORDED
+        elif not reading.complete:
+            yield Abstain("not-seen", "the end of the body was not seen")
         return
     if end.how is How.RESET and reading.framing is Framing.CLOSE:
         yield Finding("T09", "the connection was reset, which leaves the body's end open")

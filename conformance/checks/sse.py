@@ -115,11 +115,6 @@ def sse_missing_blank_line(reading: Reading) -> Findings:
             return
 
 
-def sse_leading_noise(reading: Reading) -> Findings:
-    """F22: the body starts with a field or a comment."""
-    yield from _first(reading, "leading-noise", "F22", "something precedes the first field")
-
-
 def sse_event_size(reading: Reading) -> Findings:
     """F21: events over 64 KiB overrun the line limit of common readers."""
     large = [e for e in reading.events if e.end - e.offset > _LARGE_EVENT]
