@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -60,6 +61,7 @@ class _Heard:
     subjects: list[_Subject] = field(default_factory=list)
     findings: list[tuple[_Subject, Finding]] = field(default_factory=list)
     abstains: list[tuple[_Subject, Abstain]] = field(default_factory=list)
+    broken: str | None = None  # our own check raised: file, line and error
 
 
 def judge(
@@ -120,13 +122,25 @@ def _hear(case: Case, trials: Sequence[Trial]) -> _Heard:
         raise UsageError(f"{case.file}:{case.line}: expect: no check is named {case.check}")
     heard = _Heard(subjects=list(_subjects(case, trials)))
     for subject in heard.subjects:
-        said: Findings = function(subject.value)
-        for item in said:
-            if isinstance(item, Abstain):
-                heard.abstains.append((subject, item))
-            else:
-                heard.findings.append((subject, _located(item, subject)))
+        try:
+            _listen(function(subject.value), subject, heard)
+        except Exception as error:  # a defect of ours must cost one verdict, not the whole report
+            heard.broken = _where(error)
     return heard
+
+
+def _listen(said: Findings, subject: _Subject, heard: _Heard) -> None:
+    for item in said:
+        if isinstance(item, Abstain):
+            heard.abstains.append((subject, item))
+        else:
+            heard.findings.append((subject, _located(item, subject)))
+
+
+def _where(error: Exception) -> str:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    name = frame.filename.rsplit("/", 1)[-1]
+    return f"{name}:{frame.lineno}: {type(error).__name__}: {error}"
 
 
 def _subjects(case: Case, trials: Sequence[Trial]) -> Iterable[_Subject]:
@@ -220,6 +234,8 @@ def _verdict(
         if _disagree(case, mine, findings):
             return Verdict.INCONSISTENT, f"{len(bad)} of {len(mine.subjects)} trials"
         return _VERDICTS[worst], f"{len(bad)} of {len(mine.subjects)}"
+    if mine.broken:
+        return Verdict.HARNESS_ERROR, mine.broken
     if lacking:
         return Verdict.UNSUPPORTED, f"{lacking[0]}: {policy.unsupported[api, lacking[0]]}"
     if mine.findings:

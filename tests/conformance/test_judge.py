@@ -1,0 +1,181 @@
+"""The judge: one verdict per case, from findings, silence, supersession, overlays and clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from conformance import judge as judge_module
+from conformance.capture import Capture, End, Given, How, Layer
+from conformance.dialects import OVERLAYS, Overlay
+from conformance.dossier import Dossier
+from conformance.errors import UsageError
+from conformance.findings import Abstain, Finding, Level, Result, Verdict
+from conformance.judge import Policy, judge
+from conformance.reading import Reading
+from conformance.specs import Case, Harm, Source
+
+CASE = Case(
+    id="sse.a",
+    title="A",
+    level=Level.MUST,
+    gate="wire",
+    rules=("F01",),
+    sources=(Source("S", "1"),),
+    api=("chat", "completions"),
+    scenario="stream",
+    on="stream",
+    advice="",
+    check="sse.a",
+)
+OTHER = replace(CASE, id="sse.b", check="sse.b")
+Said = Finding | Abstain | Exception
+
+
+def speak(monkeypatch: pytest.MonkeyPatch, **said: list[Said]) -> None:
+    """Let the checks a and b say these things of every record."""
+
+    def function(check: str) -> Callable[[Reading], Iterator[Finding | Abstain]] | None:
+        if check.removeprefix("sse.") not in said:
+            return None
+
+        def generate(reading: Reading) -> Iterator[Finding | Abstain]:
+            for item in said[check.removeprefix("sse.")]:
+                if isinstance(item, Exception):
+                    raise item
+                yield item
+
+        return generate
+
+    monkeypatch.setattr(judge_module, "function_of", function)
+
+
+def record(path: str = "/v1/chat/completions", body: bytes = b"") -> Capture:
+    given = Given(200, "text/event-stream", path, {"stream": True})
+    return Capture(body, Layer.BODY, end=End(How.FRAMED), given=given)
+
+
+ONE = Dossier("stream", {"stream": (record(),)}, name="one")
+TWO = Dossier("stream", {"stream": (record(), record())}, name="two")
+
+
+def verdict(*cases: Case, policy: Policy | None = None, dossier: Dossier = ONE) -> Result:
+    return judge([dossier], cases or (CASE,), policy)[0]
+
+
+def test_silence_is_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    speak(monkeypatch, a=[])
+    assert verdict().verdict is Verdict.PASS
+
+
+def test_nothing_to_look_at_is_not_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    speak(monkeypatch, a=[])
+    found = verdict(replace(CASE, on="refusal"))
+    assert (found.verdict, found.reason) == (Verdict.INCONCLUSIVE, "not-seen")
+
+
+def test_an_abstention_is_not_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    speak(monkeypatch, a=[Abstain("det", "controls disagree")])
+    found = verdict()
+    assert (found.verdict, found.reason) == (Verdict.INCONCLUSIVE, "det: controls disagree")
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [(Level.MUST, Verdict.FAIL), (Level.SHOULD, Verdict.NON_STRICT), (Level.MAY, Verdict.INFO)],
+)
+def test_the_level_makes_the_verdict(
+    monkeypatch: pytest.MonkeyPatch, level: Level, expected: Verdict
+) -> None:
+    speak(monkeypatch, a=[Finding("F01", "x")])
+    assert verdict(replace(CASE, level=level)).verdict is expected
+
+
+def test_the_worst_finding_gives_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = [Finding("F01", "x"), Finding("F01", "y", level=Level.MUST)]
+    speak(monkeypatch, a=[*said])
+    found = verdict(replace(CASE, level=Level.SHOULD))
+    assert (found.verdict, found.level) == (Verdict.FAIL, Level.MUST)
+
+
+def test_one_bad_capture_is_a_failure_and_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    speak(monkeypatch, a=[Finding("F01", "x")])
+    assert verdict(dossier=TWO).reason == "2 of 2"
+
+
+def test_a_finding_is_superseded_on_its_own_stretch_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    after = replace(CASE, after=("sse.b",))
+    speak(monkeypatch, a=[Finding("F01", "x", event=1)], b=[Finding("F02", "y", event=1)])
+    found = verdict(after, OTHER)
+    assert (found.verdict, found.reason) == (Verdict.BLOCKED, "sse.b")
+    speak(monkeypatch, a=[Finding("F01", "x", event=1)], b=[Finding("F02", "y", event=2)])
+    assert verdict(after, OTHER).verdict is Verdict.FAIL
+    speak(monkeypatch, a=[Finding("F01", "x", event=1)], b=[Finding("F02", "y")])
+    assert verdict(after, OTHER).verdict is Verdict.BLOCKED
+
+
+def test_a_missing_capability_is_unsupported_unless_something_broke(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    policy = Policy(unsupported={("chat", "logprobs"): "400 naming it"})
+    needy = replace(CASE, needs=("logprobs",))
+    speak(monkeypatch, a=[Abstain("not-seen")])
+    assert verdict(needy, policy=policy).verdict is Verdict.UNSUPPORTED
+    speak(monkeypatch, a=[Finding("F01", "x")])
+    assert verdict(needy, policy=policy).verdict is Verdict.FAIL
+
+
+def test_the_harms_of_a_named_client_are_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    harmful = replace(CASE, level=Level.SHOULD, harms=(Harm("httpx-sse", "loses an event"),))
+    speak(monkeypatch, a=[Finding("F03", "x")])
+    assert verdict(harmful).verdict is Verdict.NON_STRICT
+    named = verdict(harmful, policy=Policy(clients=("httpx-sse",)))
+    assert named.verdict is Verdict.FAIL
+    assert named.findings[0].harms == ("httpx-sse",)
+
+
+def test_an_overlay_lowers_a_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    lower = Overlay("x", lower={"sse.a": (Level.MAY, "documented")})
+    monkeypatch.setitem(OVERLAYS, "x", lower)
+    speak(monkeypatch, a=[Finding("F01", "x")])
+    assert verdict(dossier=replace(ONE, dialect="x")).verdict is Verdict.INFO
+
+
+def test_equal_trials_that_disagree_are_inconsistent(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = iter([[Finding("F01", "x")], []])
+    monkeypatch.setattr(judge_module, "function_of", lambda check: lambda trial: iter(next(said)))
+    provoked = replace(CASE, on="dossier", trials=2)
+    found = judge([ONE, replace(ONE, trial=1, name="again")], [provoked])[0]
+    assert found.verdict is Verdict.INCONSISTENT
+    assert found.trials == (Verdict.FAIL, Verdict.PASS)
+
+
+def test_a_provoked_case_sees_only_its_own_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
+    speak(monkeypatch, a=[Finding("F01", "x")])
+    provoked = replace(CASE, on="dossier", parameters={"n": 2})
+    assert verdict(provoked).verdict is Verdict.INCONCLUSIVE
+    assert verdict(provoked, dossier=replace(ONE, parameters={"n": 2})).verdict is Verdict.FAIL
+
+
+def test_a_defect_of_ours_costs_one_verdict_and_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    speak(monkeypatch, a=[ZeroDivisionError("no")], b=[])
+    first, second = judge([ONE], [CASE, OTHER])
+    assert first.verdict is Verdict.HARNESS_ERROR
+    assert "test_judge.py" in (first.reason or "")
+    assert second.verdict is Verdict.PASS
+
+
+def test_each_api_is_judged_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    speak(monkeypatch, a=[])
+    both = [ONE, Dossier("stream", {"stream": (record("/v1/completions"),)}, name="c")]
+    assert [(r.id, r.api) for r in judge(both, [CASE])] == [
+        ("sse.a", "chat"),
+        ("sse.a", "completions"),
+    ]
+
+
+def test_a_case_without_a_check_is_refused_by_name() -> None:
+    with pytest.raises(UsageError, match=r"no check is named sse\.no-such"):
+        judge([ONE], [replace(CASE, check="sse.no-such")])
