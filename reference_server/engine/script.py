@@ -11,13 +11,14 @@ import re
 
 _COUNT = re.compile(r"count (?:up )?from (\d{1,6})(?: up)? to (\d{1,6})", re.IGNORECASE)
 _COUNT_ON = re.compile(r"count (?:up )?from (\d{1,6})", re.IGNORECASE)
+_BEGUN = re.compile(r": ((?:\d+, ?)+)\Z")  # the prompt has begun to count
 _TIMES = re.compile(r"\b(\d{1,3}) times\b", re.IGNORECASE)
 _LITERAL = re.compile(
     r"(?:\A|[.\n] *)(?:please )?(?:repeat|say|print|echo|write|output|reply|answer|respond)"
     r"\b([^:\n]{0,120}):[ \n]?(.+)",
     re.IGNORECASE | re.DOTALL,
 )
-_MOST_NUMBERS = 20_000
+_MOST_NUMBERS = 5_000
 
 # Words of many scripts; several have characters that no usual vocabulary holds as one token.
 _VOCABULARY = (
@@ -52,8 +53,11 @@ def _counted(asked: str) -> str | None:
     else:
         return None
     step = 1 if last >= first else -1
-    numbers = range(first, last + step, step)[:_MOST_NUMBERS]
-    return ", ".join(str(number) for number in numbers)
+    numbers = [str(n) for n in range(first, last + step, step)[:_MOST_NUMBERS]]
+    begun = _BEGUN.search(asked)
+    if begun and begun[1].replace(" ", "").split(",")[:-1] == numbers[: begun[1].count(",")]:
+        return " " + ", ".join(numbers[begun[1].count(",") :])
+    return ", ".join(numbers)
 
 
 def _literal(asked: str) -> str | None:

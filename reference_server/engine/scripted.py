@@ -35,7 +35,7 @@ class _Choice:
 
     work: Work
     index: int
-    tokens: list[bytes]
+    tokens: tuple[bytes, ...]
     path: TextPath
     position: int = 0
     unreported: int = 0  # tokens since the last Delta

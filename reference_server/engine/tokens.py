@@ -8,14 +8,27 @@ from __future__ import annotations
 
 import re
 import zlib
+from functools import lru_cache
 
 _PIECE = re.compile(rb" ?[A-Za-z]+| ?[0-9]{1,3}| ?[^\sA-Za-z0-9]+|\s")
 _WHOLE = 7  # the longest ASCII word, with its space, that is always one token
 _SIZES = (3, 2, 1, 4, 2, 3, 5, 1, 2, 4, 3, 1, 2, 6, 2, 1, 3)  # bytes
 
 
-def cut(text: str) -> list[bytes]:
+_REMEMBERED = 64 * 1024  # characters: longer texts are cut again each time
+
+
+def cut(text: str) -> tuple[bytes, ...]:
     """Non-empty tokens that join to the UTF-8 of `text`."""
+    return _cut_once(text) if len(text) <= _REMEMBERED else _cut(text)
+
+
+@lru_cache(maxsize=64)
+def _cut_once(text: str) -> tuple[bytes, ...]:
+    return _cut(text)
+
+
+def _cut(text: str) -> tuple[bytes, ...]:
     raw = text.encode()
     turn = zlib.crc32(raw)
     out: list[bytes] = []
@@ -29,4 +42,4 @@ def cut(text: str) -> list[bytes]:
             turn += 1
             out.append(piece[start : start + size])
             start += size
-    return out
+    return tuple(out)

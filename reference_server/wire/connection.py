@@ -11,11 +11,13 @@ import struct
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from email.utils import formatdate
 from http import HTTPStatus
 
 import h11
 import trio
 
+from reference_server.clock import Clock
 from reference_server.seams import CLEAN, Act, Answer, Part, Seams
 from reference_server.wire.errors import ApiError
 
@@ -28,7 +30,7 @@ class Limits:
     """What one connection may cost. Sizes in bytes, times in seconds."""
 
     head: int = 64 * 1024
-    body: int = 8 * 1024 * 1024
+    body: int = 4 * 1024 * 1024
     ahead: int = 256 * 1024  # bytes of the next request read while this answer is made
     idle: float = 75.0  # between two requests
     request: float = 30.0  # from a request's first byte to its last
@@ -53,9 +55,15 @@ class Request:
 class Connection:
     """See the module. `gone` is True once the peer hung up or a fault did."""
 
-    def __init__(self, stream: trio.abc.HalfCloseableStream, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        stream: trio.abc.HalfCloseableStream,
+        limits: Limits | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self._stream = stream
         self._limits = limits or Limits()
+        self._clock = clock or Clock()
         self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=self._limits.head)
         self._scope = trio.CancelScope()
         self._idle: trio.CancelScope | None = None
@@ -178,7 +186,9 @@ class Connection:
 
     async def start(self, status: int, content_type: bytes, fields: Fields = ()) -> None:
         """The head. Without a content-length among `fields` the body is sent chunked."""
-        headers = [(b"content-type", content_type), *fields]
+        # RFC 9110, section 6.6.1: "An origin server with a clock MUST generate a Date header".
+        date = formatdate(self._clock.unix(), usegmt=True).encode()
+        headers = [(b"date", date), (b"content-type", content_type), *fields]
         if self._last or self._h11.their_state is not h11.DONE:
             self._last = True
             headers.append((b"connection", b"close"))

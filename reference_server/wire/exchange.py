@@ -31,12 +31,12 @@ class Exchange:
     bridge: Bridge
     seams: Seams
     created: int
-    fields: tuple[tuple[bytes, bytes], ...] = ()
     heartbeat: float | None = None
     done: list[Done] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._id = f"{_PREFIX[self.ask.api]}-{secrets.token_hex(12)}"
+        self._fields = ((b"x-request-id", self._id.encode()),)
         label = Label(self._id, self.created, self.ask.model)
         self._shape: Shape = SHAPES[self.ask.api](self.ask, label)
 
@@ -71,7 +71,7 @@ class Exchange:
                 pieces.append(self._piece(event))
         document = self.seams.plain(self._shape.document(pieces, self.done))
         body = sse_writer.dumps(document).encode()
-        await self.connection.send(Answer(200, body, fields=self.fields))
+        await self.connection.send(Answer(200, body, fields=self._fields))
         return None
 
     def _piece(self, delta: Delta) -> Piece:
@@ -118,7 +118,7 @@ class Exchange:
         return None
 
     async def _start(self) -> None:
-        fields = (*_STREAM_FIELDS, *self.fields)
+        fields = (*_STREAM_FIELDS, *self._fields)
         await self.connection.start(200, sse_writer.CONTENT_TYPE, fields)
         for part, chunk in self._shape.opening():
             await self._chunk(part, chunk)

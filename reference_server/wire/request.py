@@ -116,7 +116,10 @@ def common(ask: Ask, body: Object) -> Ask:
     usage = fields.boolean(options or {}, "include_usage", "stream_options.include_usage")
     fields.boolean(options or {}, "include_obfuscation", "stream_options.include_obfuscation")
     n = fields.integer(body, "n", 1, MOST_CHOICES)
-    return replace(ask, stream=stream, include_usage=bool(usage), n=1 if n is None else n)
+    ask = replace(ask, stream=stream, include_usage=bool(usage), n=1 if n is None else n)
+    if ask.choices > MOST_CHOICES:
+        raise fields.wrong("n", f"at most {MOST_CHOICES} choices over all prompts", n)
+    return ask
 
 
 def too_long(prompt_tokens: int, limit: int, api: str) -> ApiError:

@@ -60,7 +60,7 @@ class Server:
 
     async def serve_connection(self, stream: trio.abc.HalfCloseableStream) -> None:
         """Exchange after exchange, until the peer leaves or the server drains."""
-        connection = Connection(stream, self.settings.limits)
+        connection = Connection(stream, self.settings.limits, self._clock)
         self._connections.add(connection)
         self._counts.connections += 1
         try:
