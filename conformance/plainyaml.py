@@ -201,7 +201,7 @@ class _Builder:
             return False
         for pattern, base in ((_INT, 10), (_OCTAL, 8), (_HEX, 16)):
             if pattern.fullmatch(text):
-                if len(text) > MOST_DIGITS:
+                if len(text.lstrip("+-")) > MOST_DIGITS:
                     raise self.refuse(line, "number", f"expected at most {MOST_DIGITS} digits")
                 return int(text, base)
         if _FLOAT.fullmatch(text):

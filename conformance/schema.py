@@ -44,7 +44,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def kind_of(node: Node) -> str:
-    """JSON Schema's word for the node's type."""
+    """JSON Schema's word for the node's type; to it 2.0 is an integer (draft 2020-12, 6.1.1)."""
     match node.value:
         case None:
             return "null"
@@ -53,7 +53,7 @@ def kind_of(node: Node) -> str:
         case int():
             return "integer"
         case float():
-            return "number"
+            return "integer" if node.value.is_integer() else "number"
         case str():
             return "string"
         case tuple():

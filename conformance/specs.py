@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from conformance.capture import Json
 from conformance.errors import SpecError, UsageError
 from conformance.findings import Level
-from conformance.plainyaml import Node, read_bytes, read_file
+from conformance.plainyaml import Node, read_bytes, read_file, shown
 from conformance.schema import did_you_mean, load_schema, validate
 
 ON = ("stream", "plain", "answer", "refusal", "any", "dossier")
@@ -70,8 +70,18 @@ def specs_dir() -> Path:
 
 
 def known_cases(extra: Sequence[Path] = ()) -> tuple[Case, ...]:
-    """The published cases and those of the user's own folders."""
-    return load_cases([specs_dir() / "cases", *extra])
+    """The published cases and those of the user's own folders.
+
+    Raises SpecError also where `after` names an id that no case has: it would do nothing.
+    """
+    cases = load_cases([specs_dir() / "cases", *extra])
+    ids = {case.id for case in cases}
+    for case in cases:
+        for other in case.after:
+            if other not in ids:
+                words = f"expected a known id, got {shown(other)}{did_you_mean(other, ids)}"
+                raise SpecError(case.file, case.line, "after", words)
+    return cases
 
 
 def load_cases(dirs: Sequence[Path]) -> tuple[Case, ...]:
@@ -131,7 +141,7 @@ def _case(node: Node, file: str) -> Case:
         advice=fields["advice"],
         needs=tuple(fields.get("needs", ())),
         inconclusive_when=tuple(fields.get("inconclusive_when", ())),
-        trials=fields.get("trials", 1),
+        trials=int(fields.get("trials", 1)),
         harms=tuple(Harm(each["client"], each["how"]) for each in fields.get("harms", ())),
         after=tuple(fields.get("after", ())),
         file=file,
@@ -172,7 +182,7 @@ def read_profile(data: bytes, file: str) -> Profile:
     fields: Any = node.plain()
     return Profile(
         name=fields["name"],
-        revision=fields["revision"],
+        revision=int(fields["revision"]),
         api=fields["api"],
         requires=tuple(fields["requires"]),
         ids=tuple(fields["ids"]),
