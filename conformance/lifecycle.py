@@ -252,8 +252,8 @@ def calls_from(pieces: Sequence[tuple[int, Choice]]) -> tuple[Call, ...]:
     return tuple(Call(index, tuple(fragments)) for index, fragments in groups.values())
 
 
-def close_from_capture(capture: Capture, *, whole: bool) -> Close:
-    """How the body ended. `whole`: the framing was complete, or leaves its end to FIN."""
+def close_from_capture(capture: Capture, complete: bool | None) -> Close:
+    """How the body ended. `complete`: by its framing; None where the record has none."""
     how = capture.end.how
     if how is How.LEFT:
         return Close.LEFT
@@ -261,4 +261,6 @@ def close_from_capture(capture: Capture, *, whole: bool) -> Close:
         return Close.STALLED
     if how is How.BOUND:
         return Close.BOUND
-    return Close.WHOLE if whole else Close.CUT
+    if how in (How.RESET, How.TLS_CUT):
+        return Close.WHOLE if complete else Close.CUT
+    return Close.CUT if complete is False else Close.WHOLE

@@ -296,7 +296,7 @@ def _streamed(base: Reading, *, dead: bool) -> Reading:
     machine = Machine(base.n or 1)
     for chunk in chunks:
         machine.feed(chunk)
-    life = machine.close(close_from_capture(base.capture, whole=base.complete is not False))
+    life = machine.close(close_from_capture(base.capture, base.complete))
     return _with(
         base,
         outcome=Outcome.UNREADABLE if dead and not chunks else life.outcome,

@@ -36,7 +36,7 @@ def dossier_from_sample(value: Json | Unreadable, where: str) -> tuple[str, Doss
         raise RecordError(f"{where}: expected an object with body_base64")
     sample = _text(value, "id", where) or where
     request, path = _request(value, where)
-    given = Given(_status(value, where), _text(value, "content_type", where), path, request)
+    given = Given(_status(value, where), _content_type(value, where), path, request)
     end = _end(_text(value, "end", where))
     capture = Capture(_body(value, where), Layer.BODY, end=end, given=given)
     plain = _text(value, "plain_text", where)
@@ -98,6 +98,12 @@ def _status(value: dict[str, Json], where: str) -> int | None:
     if status is None or (type(status) is int and 100 <= status <= 999):
         return status
     raise RecordError(f"{where}: status: expected an HTTP status")
+
+
+def _content_type(value: dict[str, Json], where: str) -> str | None:
+    """As recorded. A null that stands there says that the answer had none: "", not unknown."""
+    said = _text(value, "content_type", where)
+    return "" if said is None and "content_type" in value else said
 
 
 def _text(value: dict[str, Json], key: str, where: str) -> str | None:

@@ -18,6 +18,8 @@ _HEAD = (
     "repeated-length", "conflicting-length", "bad-length", "unknown-coding",
 )  # fmt: skip
 _NOT_RECORDED = Abstain("not-recorded", "the record has no HTTP framing")
+_UNSEEN = (How.LEFT, How.CLOCK, How.BOUND, How.UNKNOWN)
+_END_UNSEEN = Abstain("not-seen", "the end of the body was not seen")
 _CHARSET = re.compile(r';\s*charset\s*=\s*"?([^\s";]+)', re.IGNORECASE)
 
 
@@ -116,21 +118,19 @@ def http_head_syntax(reading: Reading) -> Findings:
 
 def http_end_of_body(reading: Reading) -> Findings:
     """T09: "incomplete if the zero-sized chunk … has not been received" (RFC 9112 section 8)."""
-    end = reading.capture.end
-    if reading.complete is None or end.how in (How.LEFT, How.CLOCK, How.BOUND, How.UNKNOWN):
-        if reading.complete is None:
-            yield _NOT_RECORDED
-        elif not reading.complete:
-            yield Abstain("not-seen", "the end of the body was not seen")
-        return
-    if end.how is How.RESET and reading.framing is Framing.CLOSE:
-        yield Finding("T09", "the connection was reset, which leaves the body's end open")
-    elif end.how is How.TLS_CUT and reading.framing is Framing.CLOSE:
+    how = reading.capture.end.how
+    open_end = reading.framing is Framing.CLOSE
+    if how in _UNSEEN and not reading.complete:
+        yield _NOT_RECORDED if reading.complete is None else _END_UNSEEN
+    elif how is How.RESET and (open_end or not reading.complete):
+        yield Finding("T09", "the body ends by a reset", len(reading.capture.received))
+    elif how is How.TLS_CUT and open_end:
         yield Finding("T09", "TLS ended without close_notify, which leaves the body's end open")
+    elif reading.complete is None:
+        yield _NOT_RECORDED
     elif not reading.complete:
         where = len(reading.capture.received)
-        how = "a reset" if end.how is How.RESET else "a bare close"
-        yield Finding("T09", f"the body ends by {how} before its framing is complete", where)
+        yield Finding("T09", "the body ends by a bare close before its framing is complete", where)
 
 
 def http_close_delimited(reading: Reading) -> Findings:

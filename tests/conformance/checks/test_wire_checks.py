@@ -128,6 +128,7 @@ FAILS: dict[str, list[Capture]] = {
         wire(head(200, "text/event-stream") + CLEAN, how=How.RESET),
         wire(head(200, "text/event-stream") + CLEAN, how=How.TLS_CUT),
         wire(head(200, "application/json", "Content-Length: 9") + b"{}", how=How.CLOSED),
+        bare(CLEAN, How.RESET),
     ],
     "http.close-delimited": [wire(head(200, "text/event-stream") + CLEAN, how=How.CLOSED)],
     "http.bytes-after-end": [
@@ -178,6 +179,7 @@ FAILS: dict[str, list[Capture]] = {
     "stream.empty": [bare(b""), bare(sse()), bare(b": ping\n\n")],
     "stream.truncated": [
         bare(sse(ROLE, TEXT, tail="")),
+        bare(sse(*CHUNKS, tail=""), How.RESET),
         wire(head(200, "text/event-stream", TE) + chunked(sse(ROLE, tail=""))[:-5], how=How.RESET),
     ],
     "stream.no-progress": [bare(sse(ROLE, TEXT, tail=""), How.CLOCK)],
