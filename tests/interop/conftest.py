@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.demo import serving as serving_reference
 from tests.interop.llama import ENVIRONMENT, Running, install, serving
+
+
+@pytest.fixture(scope="session")
+def reference_url() -> Iterator[str]:
+    """The bundled server, one token in 20 ms, so that a burst can be told from a stream."""
+    with serving_reference("--step-ms", "20") as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

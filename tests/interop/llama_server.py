@@ -2,7 +2,7 @@
 
 Run by the python that has the packages of `requirements.txt`, never by the suite's own:
 
-    python llama_server.py [--model FILE] [--port N] [--slots N] [--context N]
+    python llama_server.py [--model FILE] [--port N] [--slots N] [--context N] [--ping S]
 
 The first line on stdout is one JSON object once the server answers, `{"url", "model", "version"}`;
 what llama.cpp itself prints goes to stderr. It ends on SIGTERM, or when the process that started it
@@ -88,6 +88,7 @@ def parameters(options: argparse.Namespace) -> object:
     params.n_threads_http = 8
     params.endpoint_metrics = True
     params.chat_template = TEMPLATE
+    params.sse_ping_interval = options.ping
     params.verbosity = 1
     return params
 
@@ -98,6 +99,7 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--slots", type=int, default=4)
     parser.add_argument("--context", type=int, default=4096, help="tokens, shared by the slots")
+    parser.add_argument("--ping", type=int, default=30, help="seconds between heartbeats")
     options = parser.parse_args()
     ours = own_stdout()
     ended = threading.Event()
