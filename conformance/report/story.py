@@ -6,10 +6,14 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from conformance.findings import Finding, Result
+from conformance.findings import Finding, Result, Verdict
 from conformance.report.escape import excerpt
 from conformance.specs import Case
 
+_ATTENTION = (
+    Verdict.FAIL, Verdict.INCONSISTENT, Verdict.HARNESS_ERROR, Verdict.NON_STRICT, Verdict.INFO,
+    Verdict.BLOCKED, Verdict.UNSUPPORTED, Verdict.INCONCLUSIVE, Verdict.PASS,
+)  # fmt: skip
 MOST_FINDINGS = 3  # of one result; the JSON report has all of them
 
 
@@ -83,10 +87,10 @@ def summary_line(counts: Mapping[str, int], judged: str) -> str:
 
 
 def by_reason(results: Sequence[Result]) -> dict[str, list[str]]:
-    """`verdict` or `verdict (reason)` → ids with it, in the order of the results."""
+    """`verdict` or `verdict (reason)` → ids with it; what needs attention first, passes last."""
     groups: dict[str, list[str]] = {}
-    for each in results:
-        plain = each.verdict.value in ("pass", "fail", "non-strict", "info") or not each.reason
+    for each in sorted(results, key=lambda each: _ATTENTION.index(each.verdict)):
+        plain = each.findings or each.verdict is Verdict.PASS or not each.reason
         head = each.verdict.value if plain else f"{each.verdict.value} ({each.reason})"
         groups.setdefault(head, []).append(each.id)
     return groups
