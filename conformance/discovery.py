@@ -1,0 +1,317 @@
+"""Discovery: which APIs answer, which model, and which request dialect; settled once per run.
+
+Every probe is a request like any other: recorded, counted in the plan's bound, judged. A parameter
+that an honest 4xx refuses, where the same request without it was accepted, is unsupported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from conformance import strictjson
+from conformance.capture import Capture, How, Json
+from conformance.dossier import APIS, CHAT, COMPLETIONS, PATHS, Dossier
+from conformance.errors import TargetError
+from conformance.reading import Reading, read
+from conformance.recorder import Clocks, Exchange, Recorder
+from conformance.scenarios import asks
+from conformance.scenarios.asks import Ask
+from conformance.scenarios.driver import Driver
+from conformance.target import Endpoint, Target, request_bytes
+
+PROBE_TOKENS = 4
+LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
+MODEL_AT_MOST = 512
+
+# A refusal that says nothing about the parameter: authentication, timeouts, rate limits.
+NOT_ABOUT_PARAMETERS = (401, 403, 404, 405, 408, 429)
+ABSENT = (404, 405, 410, 501)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One question: are these members accepted? `capability` None: `omit` the member if not."""
+
+    name: str
+    members: Mapping[str, Json]
+    capability: str | None
+    apis: tuple[str, ...] = APIS
+
+
+def together(api: str) -> tuple[Probe, ...]:
+    """What is asked in one request first, and one by one only if that is refused."""
+    top = asks.logprobs_members(Endpoint(api), 1)
+    return (
+        Probe("temperature", {"temperature": 0}, None),
+        Probe("seed", {"seed": asks.SEED}, "seed"),
+        Probe("stop", {"stop": ["\u241e"]}, "stop"),
+        Probe("usage", asks.usage_members(), "usage"),
+        Probe("logprobs", top, "logprobs"),
+    )
+
+
+def alone(api: str) -> tuple[Probe, ...]:
+    """What servers refuse in company of other members, so it is asked alone."""
+    probes = (
+        Probe("n", {"n": 2}, "n"),
+        Probe("limit", {LIMIT_NAMES[1]: PROBE_TOKENS}, LIMIT_NAMES[1], (CHAT,)),
+        Probe("tools", asks.tool_members(), "tools", (CHAT,)),
+        Probe("format", asks.enum_members("hi"), "response_format", (CHAT,)),
+        Probe("echo", {"echo": True}, "echo", (COMPLETIONS,)),
+    )
+    return tuple(probe for probe in probes if api in probe.apis)
+
+
+def bound(target: Target, api: str) -> tuple[Ask, ...]:
+    """Every request that discovery can send for one API, the models list apart."""
+    endpoint = Endpoint(api, model="x" * MODEL_AT_MOST, extra=target.extra)
+    first = [_basic(endpoint)] * len(target.url.bases()) * len(LIMIT_NAMES)
+    joined = _joined(together(api))
+    rest = [joined, *(probe.members for probe in (*together(api), *alone(api)))]
+    return (*first, *(_ask(endpoint, members) for members in rest))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What discovery settled, and the record of how."""
+
+    endpoints: tuple[Endpoint, ...]
+    dossiers: tuple[Dossier, ...]
+    models: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    requests: int = 0
+    tokens: int = 0
+
+
+@dataclass(slots=True)
+class Discovery:
+    """One discovery. `fields` are the secret header fields; `apis` empty: whatever answers."""
+
+    recorder: Recorder
+    target: Target
+    apis: tuple[str, ...] = ()
+    clocks: Clocks = field(default_factory=Clocks)
+    fields: tuple[tuple[str, str], ...] = ()
+    requests: int = 0
+    tokens: int = 0
+
+    async def run(self) -> Found:
+        """Raises TargetError where nothing can be tested, in one line that says what to do."""
+        base, listed, captures = await self._models()
+        models = tuple(_ids(listed))
+        model = self.target.model or next(iter(models), None)
+        if model is None:
+            raise TargetError(f"{self.target.url} lists no model; name one with --model")
+        endpoints, dossiers, notes = [], [], []
+        for api in self.apis or APIS:
+            settled = await self._api(api, model, base)
+            dossiers.append(settled.dossier(captures))
+            captures = ()
+            if isinstance(settled.answer, Endpoint):
+                context = self.target.context or _context(listed, model)
+                endpoints.append(replace(settled.answer, context=context))
+            else:
+                notes.append(settled.answer)
+        if not endpoints or (self.apis and notes):
+            raise TargetError(f"{self.target.url}: {'; '.join(notes)}{_listing(models, notes)}")
+        return Found(
+            tuple(endpoints), tuple(dossiers), models, tuple(notes), self.requests, self.tokens
+        )
+
+    # -- the models list ----------------------------------------------------------------------
+
+    async def _models(self) -> tuple[str | None, Json, tuple[Capture, ...]]:
+        """(base path that has a models list, the list's JSON, what was recorded)."""
+        captures: list[Capture] = []
+        for base in self.target.url.bases():
+            request = request_bytes(self.target, base + "/models", None, secrets=self.fields)
+            script = Exchange((request,), method="GET", clocks=self.clocks, url=self._url(base))
+            self.requests += 1
+            capture = await self.recorder.exchange(script)
+            self._reachable(capture)
+            captures.append(capture)
+            reading = read(capture)
+            value = strictjson.parse(reading.body.decode("utf-8", "replace")).value
+            if reading.status == 200 and isinstance(value, dict) and "data" in value:
+                return base, value, tuple(captures)
+        return None, None, tuple(captures)
+
+    def _reachable(self, capture: Capture) -> None:
+        end, url = capture.end, self.target.url
+        if end.how is How.NOT_CONNECTED:
+            raise TargetError(f"cannot reach {url}: {end.detail}")
+        if end.how is How.TLS_FAILED:
+            raise TargetError(f"cannot reach {url}: TLS: {end.detail} (--cacert, --insecure)")
+        if end.how is How.CLOCK and end.detail == "connect":
+            raise TargetError(f"cannot reach {url}: no connection after {end.at:.3g} s")
+
+    def _url(self, base: str) -> str:
+        url = self.target.url
+        return f"{url.scheme}://{url.authority}{base}/models"
+
+    # -- one API ------------------------------------------------------------------------------
+
+    async def _api(self, api: str, model: str, base: str | None) -> _Settled:
+        endpoint = Endpoint(api, model=model, extra=self.target.extra)
+        driver = Driver(
+            self.recorder,
+            self.target,
+            endpoint,
+            clocks=self.clocks,
+            secret_fields=self.fields,
+            empty=Dossier("discovery", {}, api=api, dialect=self.target.dialect, name=api),
+        )
+        answer = await self._first(driver, (base,) if base is not None else None)
+        if isinstance(answer, Endpoint):
+            driver.endpoint = answer
+            answer = await self._dialect(driver)
+        self.requests += driver.sent
+        self.tokens += driver.tokens
+        return _Settled(answer, driver.dossier)
+
+    async def _first(self, driver: Driver, bases: tuple[str, ...] | None) -> Endpoint | str:
+        """The smallest request that is accepted: it settles the path and the limit's name."""
+        api, said = driver.endpoint.api, "no answer"
+        names = (self.target.limit,) if self.target.limit else LIMIT_NAMES
+        for base in bases or self.target.url.bases():
+            for name in names:
+                path = base + PATHS[api]
+                driver.endpoint = replace(driver.endpoint, path=path, limit=name)
+                capture = await driver.send(_basic(driver.endpoint))
+                self._reachable(capture)
+                reading = read(capture, api=api)
+                said = f"POST {path} answered {_said(reading)}"
+                if not capture.received:
+                    return f"POST {path} got no answer ({capture.end.how.value})"
+                if reading.status in (401, 403):
+                    return f"{said}; give a key with --api-key-env or --header"
+                if not _refused(reading) and reading.status not in ABSENT:
+                    return driver.endpoint
+                if reading.status in ABSENT:
+                    break
+        return said
+
+    async def _dialect(self, driver: Driver) -> Endpoint:
+        api = driver.endpoint.api
+        first = tuple(probe for probe in together(api) if self._is_open(probe))
+        refused: dict[str, str] = {}
+        if first and await self._refusal(driver, _joined(first)) is not None:
+            refused |= await self._one_by_one(driver, first)
+        single = tuple(probe for probe in alone(api) if self._is_open(probe))
+        refused |= await self._one_by_one(driver, single)
+        return self._settled(driver.endpoint, refused, (*first, *single))
+
+    def _is_open(self, probe: Probe) -> bool:
+        """Is this still to be found out? What the target file says is not asked again."""
+        if probe.name in self.target.omit:
+            return False
+        return probe.capability is None or probe.capability not in self.target.capabilities
+
+    async def _one_by_one(self, driver: Driver, probes: tuple[Probe, ...]) -> dict[str, str]:
+        """Name of each refused probe → what the endpoint said."""
+        said = {probe.name: await self._refusal(driver, probe.members) for probe in probes}
+        return {name: words for name, words in said.items() if words is not None}
+
+    async def _refusal(self, driver: Driver, members: Mapping[str, Json]) -> str | None:
+        """What the endpoint said when it honestly refused these members, else None."""
+        capture = await driver.send(_ask(driver.endpoint, members))
+        reading = read(capture, api=driver.endpoint.api)
+        return _said(reading) if _refused(reading) else None
+
+    def _settled(
+        self, endpoint: Endpoint, refused: Mapping[str, str], probes: tuple[Probe, ...]
+    ) -> Endpoint:
+        lacking = {p.capability: refused[p.name] for p in probes if p.name in refused}
+        unsupported = {name: said for name, said in lacking.items() if name is not None}
+        declared = self.target.capabilities
+        unsupported |= {name: "declared off" for name, has in declared.items() if not has}
+        omit = {name for name in ("temperature", "seed") if name in refused}
+        return replace(
+            endpoint,
+            unsupported=unsupported,
+            omit=frozenset(omit | set(self.target.omit)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """An endpoint, or in words why there is none; and what was recorded meanwhile."""
+
+    answer: Endpoint | str
+    record: Callable[[], Dossier]
+
+    def dossier(self, models: tuple[Capture, ...]) -> Dossier:
+        dossier = self.record()
+        roles = {"models": models, **dossier.roles} if models else dossier.roles
+        return replace(dossier, roles=roles, name=f"{dossier.name}-discovery")
+
+
+def _basic(endpoint: Endpoint) -> Ask:
+    """The smallest request: no more than the API demands, and a limit."""
+    bare = replace(endpoint, omit=frozenset({"temperature", "seed"}))
+    prompt = asks.HI[endpoint.api]
+    return Ask("probe", asks.template(bare, prompt, PROBE_TOKENS, stream=False), stream=False)
+
+
+def _ask(endpoint: Endpoint, members: Mapping[str, Json]) -> Ask:
+    bare = replace(endpoint, omit=frozenset({"temperature", "seed"}))
+    body = asks.template(bare, asks.HI[endpoint.api], PROBE_TOKENS, members)
+    if LIMIT_NAMES[1] in members and endpoint.limit in body:
+        body.pop(LIMIT_NAMES[0], None)
+    return Ask("probe", body)
+
+
+def _joined(probes: tuple[Probe, ...]) -> dict[str, Json]:
+    return {key: value for probe in probes for key, value in probe.members.items()}
+
+
+def _refused(reading: Reading) -> bool:
+    """An honest refusal of what the request says."""
+    status = reading.status
+    return status is not None and 400 <= status < 500 and status not in NOT_ABOUT_PARAMETERS
+
+
+def _document(reading: Reading) -> Json:
+    return None if reading.document is None else reading.document.value
+
+
+def _said(reading: Reading) -> str:
+    """The status and the error's message, one line, short."""
+    value = _document(reading)
+    error = value.get("error", value) if isinstance(value, dict) else None
+    message = error.get("message") if isinstance(error, dict) else error
+    words = " ".join(str(message).split())[:160] if isinstance(message, str) else ""
+    return f"{reading.status}{': ' + words if words else ''}"
+
+
+def _entries(listed: Json) -> Iterator[dict[str, Json]]:
+    data = listed.get("data") if isinstance(listed, dict) else None
+    for entry in data if isinstance(data, list) else ():
+        if isinstance(entry, dict):
+            yield entry
+
+
+def _ids(listed: Json) -> Iterator[str]:
+    for entry in _entries(listed):
+        name = entry.get("id")
+        if isinstance(name, str) and 0 < len(name) <= MODEL_AT_MOST:
+            yield name
+
+
+def _context(listed: Json, model: str) -> int | None:
+    """The context length as vLLM, SGLang and llama.cpp give it in the models list."""
+    for entry in _entries(listed):
+        meta = entry.get("meta")
+        places = (entry, meta) if isinstance(meta, dict) else (entry,)
+        for place in places if entry.get("id") == model else ():
+            for key in ("max_model_len", "context_length", "n_ctx", "n_ctx_train"):
+                value = place.get(key)
+                if type(value) is int and value > 0:
+                    return value
+    return None
+
+
+def _listing(models: tuple[str, ...], notes: list[str]) -> str:
+    known = ", ".join(models[:5])
+    return f" (models listed: {known})" if known and any("model" in note for note in notes) else ""

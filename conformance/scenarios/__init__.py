@@ -1,0 +1,16 @@
+"""Scenarios: ways to provoke an endpoint, by name. What each sends is data; see `asks`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from conformance.scenarios.invalid import INVALID
+from conformance.scenarios.keep_alive import KEEP_ALIVE
+from conformance.scenarios.limit import LIMIT
+from conformance.scenarios.pair import PAIR
+from conformance.scenarios.scenario import Scenario
+from conformance.scenarios.stream import STREAM
+
+SCENARIOS: Mapping[str, Scenario] = {
+    scenario.name: scenario for scenario in (STREAM, PAIR, LIMIT, KEEP_ALIVE, INVALID)
+}

@@ -1,0 +1,156 @@
+"""Requests before they are rendered: templates that speak an endpoint's request dialect. Pure.
+
+Everything a scenario sends is made here or by `invalid`, so the plan can count requests and tokens
+without sending any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from conformance.capture import Json
+from conformance.dossier import APIS, CHAT, COMPLETIONS
+from conformance.target import Endpoint, json_bytes
+
+SEED = 7
+SHORT, LONG = 16, 64
+ALTERNATIVES = 2  # per token, where log-probabilities are asked for
+
+# Emoji without a token of their own, a family joined by ZWJ, a flag, CJK, Hangul, Thai, Devanagari,
+# Arabic, Hebrew, a combining mark: whatever is cut into bytes somewhere shows here.
+CHARACTERS = "🫠👩‍👩‍👧🇳🇴 漢字龜 한국어 น้ำใจ क्षत्रिय مرحبا שלום e\u0301"
+
+COUNT = {
+    CHAT: "Count from 1 to 300, separated by commas.",
+    COMPLETIONS: "Count from 1 to 300: 1, 2,",
+}
+HI = dict.fromkeys(APIS, "Say only: hi")
+REPEAT = {
+    CHAT: f"Repeat exactly: {CHARACTERS}",
+    COMPLETIONS: f"{CHARACTERS}\n" * 6,
+}
+STORY = dict.fromkeys(APIS, "Write one sentence about a river.")
+WEATHER = dict.fromkeys(APIS, "What is the weather in Paris? Use the tool.")
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request: its role in the dossier, the body (JSON, or bytes sent as they are), its form.
+
+    `generates`: False for a request that ought to be refused.
+    """
+
+    role: str
+    body: Mapping[str, Json] | bytes
+    stream: bool = True
+    generates: bool = True
+
+    def rendered(self) -> bytes:
+        """The body's bytes."""
+        return self.body if isinstance(self.body, bytes) else json_bytes(dict(self.body))
+
+    @property
+    def tokens(self) -> int:
+        """The most tokens this can cost: what it asks for, and the prompt.
+
+        A token holds at least one byte, and the JSON around a prompt is longer than what a chat
+        template adds, so the body's length bounds the prompt.
+        """
+        if not self.generates or isinstance(self.body, bytes):
+            return 0
+        limits = (self.body.get("max_tokens"), self.body.get("max_completion_tokens"))
+        most = max((each for each in limits if isinstance(each, int)), default=0)
+        n = self.body.get("n")
+        return most * (n if isinstance(n, int) else 1) + len(self.rendered())
+
+
+def template(
+    endpoint: Endpoint,
+    prompt: str,
+    limit: int,
+    members: Mapping[str, Json] | None = None,
+    *,
+    stream: bool = True,
+) -> dict[str, Json]:
+    """A request in the endpoint's dialect, with `members` added or put in place of ours."""
+    body: dict[str, Json] = {"model": endpoint.model}
+    if endpoint.api == CHAT:
+        body["messages"] = [{"role": "user", "content": prompt}]
+    else:
+        body["prompt"] = prompt
+    body[endpoint.limit] = limit
+    settled: dict[str, Json] = {"temperature": 0, "seed": SEED}
+    body |= {key: value for key, value in settled.items() if key not in endpoint.omit}
+    if stream:
+        body["stream"] = True
+    return body | dict(members or {}) | dict(endpoint.extra)
+
+
+def usage_members() -> dict[str, Json]:
+    """The member that asks for usage in a stream."""
+    return {"stream_options": {"include_usage": True}}
+
+
+def logprobs_members(endpoint: Endpoint, top: int) -> dict[str, Json]:
+    """Log-probabilities of the chosen token and `top` alternatives."""
+    if endpoint.api == CHAT:
+        return {"logprobs": True, "top_logprobs": top}
+    return {"logprobs": top}
+
+
+def tool_members() -> dict[str, Json]:
+    """One tool whose only argument is one of two words, and the demand to call it."""
+    parameters: Json = {
+        "type": "object",
+        "properties": {"city": {"type": "string", "enum": ["Paris", "東京"]}},
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+    function: Json = {"name": "get_weather", "description": "Weather of a city."}
+    assert isinstance(function, dict)
+    function["parameters"] = parameters
+    tool: Json = {"type": "function", "function": function}
+    return {"tools": [tool], "tool_choice": "required"}
+
+
+def enum_members(text: str) -> dict[str, Json]:
+    """Constrained decoding that leaves the model one answer: a JSON object with `text` in it."""
+    schema: Json = {
+        "type": "object",
+        "properties": {"text": {"type": "string", "enum": [text]}},
+        "required": ["text"],
+        "additionalProperties": False,
+    }
+    format_: Json = {
+        "type": "json_schema",
+        "json_schema": {"name": "exact", "strict": True, "schema": schema},
+    }
+    return {"response_format": format_}
+
+
+def members_for(variant: str, endpoint: Endpoint) -> dict[str, Json]:
+    """What the variant adds to a request of its kind."""
+    if variant in ("n", "n-2"):
+        # Equal choices would hide a mix-up of two of them.
+        members: dict[str, Json] = {"n": 3 if variant == "n" else 2}
+        return members if "temperature" in endpoint.omit else {**members, "temperature": 1}
+    if variant == "logprobs":
+        return logprobs_members(endpoint, ALTERNATIVES)
+    if variant == "tools":
+        return tool_members()
+    if variant == "echo":
+        return {"echo": True}
+    if variant == "characters" and endpoint.api == CHAT and endpoint.has("response_format"):
+        return enum_members(CHARACTERS)
+    return {}
+
+
+def request_for(
+    variant: str, endpoint: Endpoint, members: Mapping[str, Json], *, stream: bool = True
+) -> dict[str, Json]:
+    """The variant's request, with `members` added."""
+    prompts = {"long": COUNT, "natural": HI, "characters": REPEAT, "tools": WEATHER}
+    limits = {"long": LONG, "natural": LONG, "characters": 4 * LONG, "tools": LONG}
+    prompt = prompts.get(variant, STORY)[endpoint.api]
+    return template(endpoint, prompt, limits.get(variant, SHORT), members, stream=stream)

@@ -1,0 +1,97 @@
+"""`invalid`: requests that no server should answer with a stream, each streamed and plain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from conformance.capture import Json
+from conformance.dossier import CHAT, Dossier
+from conformance.scenarios import asks as ask
+from conformance.scenarios.driver import Driver
+from conformance.scenarios.scenario import Phase, Scenario
+from conformance.target import Endpoint, json_bytes
+
+CONTROL_AFTER = 10
+MOST = 40
+UNKNOWN_MODEL = "no-such-model-7f3a"
+
+# Members that replace a good request's own, by the name of the mistake; both APIs.
+WRONG_MEMBERS: Mapping[str, Mapping[str, Json]] = {
+    "unknown-model": {"model": UNKNOWN_MODEL},
+    "model-number": {"model": 7},
+    "temperature-text": {"temperature": "hot"},
+    "temperature-range": {"temperature": -1},
+    "top-p-range": {"top_p": 7},
+    "n-zero": {"n": 0},
+    "n-text": {"n": "two"},
+    "stop-number": {"stop": 5},
+    "seed-text": {"seed": "x"},
+    "penalty-range": {"presence_penalty": 99},
+    "stream-options-text": {"stream_options": "usage"},
+}
+WRONG_CHAT: Mapping[str, Mapping[str, Json]] = {
+    "messages-text": {"messages": "Say only: hi"},
+    "messages-empty": {"messages": []},
+    "role-missing": {"messages": [{"content": "Say only: hi"}]},
+    "top-logprobs-range": {"logprobs": True, "top_logprobs": 9999},
+    "tools-text": {"tools": "get_weather"},
+}
+WRONG_COMPLETIONS: Mapping[str, Mapping[str, Json]] = {
+    "prompt-object": {"prompt": {"text": "Say only: hi"}},
+    "logprobs-range": {"logprobs": 9999},
+    "logprobs-text": {"logprobs": "all"},
+    "suffix-number": {"suffix": 5},
+    "echo-text": {"echo": "yes"},
+}
+
+
+def mistakes(endpoint: Endpoint, *, stream: bool) -> dict[str, Mapping[str, Json] | bytes]:
+    """Name of the mistake → the body that makes it; always the same for one endpoint."""
+    good = ask.template(endpoint, ask.HI[endpoint.api], ask.SHORT, stream=stream)
+    limits: dict[str, Mapping[str, Json]] = {
+        "limit-negative": {endpoint.limit: -1},
+        "limit-text": {endpoint.limit: "many"},
+    }
+    special = WRONG_CHAT if endpoint.api == CHAT else WRONG_COMPLETIONS
+    required = "messages" if endpoint.api == CHAT else "prompt"
+    bodies: dict[str, Mapping[str, Json] | bytes] = {
+        "json-cut": json_bytes(good)[:-2],
+        f"{required}-missing": {k: v for k, v in good.items() if k != required},
+    }
+    for name, wrong in {**limits, **WRONG_MEMBERS, **special}.items():
+        bodies[name] = {**good, **wrong}
+    return bodies
+
+
+def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[ask.Ask, ...]:
+    streamed, plain = (mistakes(endpoint, stream=form) for form in (True, False))
+    bad: list[ask.Ask] = []
+    for name in streamed:
+        bad.append(ask.Ask("refused-stream", streamed[name], generates=False))
+        bad.append(ask.Ask("refused-plain", plain[name], stream=False, generates=False))
+    assert len(bad) <= MOST
+    good = ask.template(endpoint, ask.HI[endpoint.api], ask.SHORT)
+    out: list[ask.Ask] = []
+    for number, each in enumerate(bad, start=1):
+        out.append(each)
+        if number % CONTROL_AFTER == 0:
+            out.append(ask.Ask("control", good))
+    return (*out, ask.Ask("recovery", good))
+
+
+async def drive(driver: Driver, asks: tuple[ask.Ask, ...]) -> Dossier:
+    for each in asks:
+        await driver.send(each)
+    names: list[Json] = list(mistakes(driver.endpoint, stream=True))
+    return driver.dossier(mistakes=names)
+
+
+INVALID = Scenario(
+    "invalid",
+    "Requests that should be refused, with controls between them",
+    requests,
+    drive,
+    phase=Phase.INVALID,
+    manners="hostile",
+    alone=True,
+)
