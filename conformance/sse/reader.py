@@ -9,7 +9,10 @@ from conformance.sse.records import EXCERPT, Anomaly, Event, Place
 
 MAX_EVENT = 64 * 1024 * 1024
 
-_LF = 10
+# The shortcut's two kinds of block end: what to search, all of it, with the next block's start,
+# their lengths, and how much of it stands after the byte that dispatches.
+_LF = (b"\n", b"\n\n", b"\n\ndata: ", 2, 8, 0)
+_CRLF = (b"\r", b"\r\n\r\n", b"\r\n\r\ndata: ", 4, 10, 1)
 _new = tuple.__new__
 
 
@@ -104,7 +107,7 @@ class Reader:
         size, lf, cr = len(data), -1, -1
         while pos < size:
             if self._cr is not None:
-                pos += self._settle_cr(self._cr, lf_follows=data[pos] == _LF)
+                pos += self._settle_cr(self._cr, lf_follows=data[pos : pos + 1] == b"\n")
                 continue
             lf = lf if lf >= pos else _find(data, b"\n", pos)
             cr = cr if cr >= pos else _find(data, b"\r", pos)
@@ -218,18 +221,23 @@ class Reader:
 
         Returns where the first other block begins; `_read` takes that one.
         """
-        crlf = self._style == "CRLF"
-        mark, gap, stop = (b"\r", b"\r\n\r\n", len(data)) if crlf else (b"\n", b"\n\n", cr)
-        width, after, longest = len(gap), crlf, self.max_event - len(gap)
-        inside = self._inside
-        first, last_id, number = inside.ordinal, inside.last_id, self._number
-        ordinal, base = first, self._line_at - pos
-        while data[pos : pos + 6] == b"data: ":
+        if data[pos : pos + 6] != b"data: ":
+            return pos
+        mark, gap, gap_and_data, width, reach, after = _CRLF if self._style == "CRLF" else _LF
+        stop, longest = len(data) if after else cr, self.max_event - width
+        inside, base, more = self._inside, self._line_at - pos, True
+        first, number, last_id = inside.ordinal, self._number, inside.last_id
+        ordinal = first
+        while more:
             cut = data.find(mark, pos, stop)
-            if data[cut : cut + width] != gap or not 6 < cut - pos <= longest:
-                break
-            value = data[pos + 6 : cut]
-            if crlf and value.find(b"\n") >= 0:
+            after_value = data[cut : cut + reach]
+            if after_value != gap_and_data:
+                if after_value != gap and after_value[:width] != gap:
+                    break
+                more = False
+            start = pos + 6
+            value = data[start:cut]
+            if not value or cut - pos > longest or (after and value.find(b"\n") >= 0):
                 break
             try:
                 text = value.decode()
@@ -237,19 +245,19 @@ class Reader:
                 break
             if not text.isascii() and SEPARATOR.search(value):
                 break
-            at = base + pos
-            pos = cut + width
-            # What `Event(…)` comes to, without its call.
+            at, pos = base + pos, cut + width
             end = base + pos - after
-            made = (text, "message", last_id, None, ordinal, at, end, number, 1, at + 6)
+            # What `Event(…)` comes to, without its call.
+            made = (text, "message", last_id, None, ordinal, at, end, number, 1, base + start)
             events.append(_new(Event, made))
             ordinal += 1
             number += 2
-        if ordinal != first:
-            inside.begun, inside.ordinal = True, ordinal
-            self._crlf += (number - self._number) * crlf
-            self._style = self._style or "LF"
-            self._number, self._line_at = number, base + pos
+        if ordinal > first:
+            if not inside.begun:
+                inside.begun, self._style = True, self._style or "LF"
+            if after:
+                self._crlf += number - self._number
+            inside.ordinal, self._number, self._line_at = ordinal, number, base + pos
         return pos
 
 
