@@ -17,7 +17,7 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version
 
-        parser.exit(message=f"loadgen {version('streamproof')}\n")
+        parser.exit(message=f"streamproof {version('streamproof')}\n")
 
 
 def main(argv: list[str] | None = None) -> int:

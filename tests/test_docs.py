@@ -40,7 +40,7 @@ def output(*words: str, cwd: Path = ROOT, code: int = 0) -> str:
     done = subprocess.run(
         [program, *words[1:]], cwd=cwd, env=environment, capture_output=True, text=True, timeout=100
     )
-    assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
+    assert done.returncode == code, f"{words}: {done.returncode}\n{done.stderr[-2000:]}"
     return done.stdout
 
 
