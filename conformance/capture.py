@@ -85,8 +85,9 @@ class Given:
 class Mask:
     """A secret overwritten in place with the same length of `*`.
 
-    `where` is "request" (offset into the joined segments), "received", "early" or "late"; `secret`
-    names the source, e.g. "env:OPENAI_API_KEY" or "header:authorization", for `replay`.
+    `where` is "request" (offset into the joined segments), "received", "early", "late" or "url"
+    (offset into its UTF-8); `secret` names the source, e.g. "env:OPENAI_API_KEY" or
+    "header:authorization", for `replay` (see conformance/masking.py for the full form).
     """
 
     where: str
