@@ -72,8 +72,11 @@ class Reader:
         """The data of the block that is not closed, an unfinished line included; None: no data."""
         block = self._inside.block
         data = b"" if block is None else bytes(block.data)
-        if self._partial.startswith(b"data:"):
-            data += self._partial[5 + self._partial.startswith(b"data: ") :] + b"\n"
+        line = bytes(self._partial)
+        if not self._line_at:
+            line = line.removeprefix(BOM)
+        if line.startswith(b"data:"):
+            data += line[5:].removeprefix(b" ") + b"\n"
         return data[:-1].decode("utf-8", "replace") if data else None
 
     def feed(self, data: bytes) -> list[Event]:
