@@ -213,6 +213,15 @@ class CompletionShape(Shape):
         super().__init__(ask, label)
         self._offset = [0] * ask.choices  # characters of text sent so far, per choice
 
+    def opening(self) -> Iterator[Shaped]:
+        """With several choices an empty chunk for each, in order: clients number by appearance.
+
+        Without it a choice whose first token ends inside a character would appear after the next.
+        """
+        if self.ask.choices > 1:
+            for index in range(self.ask.choices):
+                yield Part.ROLE, self._chunk(self._choice(index, "", None, None))
+
     def delta(self, piece: Piece) -> Iterator[Shaped]:
         if piece.text:
             entries = self._logprobs(piece.logprobs, self._offset[piece.index])

@@ -100,6 +100,15 @@ def test_legacy_completions_stream_the_plain_text(client: openai.OpenAI) -> None
     assert text.startswith("1, 2,")
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_the_choices_of_two_prompts_appear_in_order(client: openai.OpenAI, seed: int) -> None:
+    pieces = client.completions.create(
+        model=MODEL, prompt=["a", "b"], n=2, max_tokens=2, seed=seed, stream=True
+    )
+    indices = [choice.index for piece in pieces for choice in piece.choices]
+    assert list(dict.fromkeys(indices)) == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
 def test_a_refusal_is_the_exception_that_names_the_parameter(
     client: openai.OpenAI, stream: bool
