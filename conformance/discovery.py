@@ -18,11 +18,12 @@ from conformance.recorder import Clocks, Exchange, Recorder
 from conformance.scenarios import asks
 from conformance.scenarios.asks import Ask
 from conformance.scenarios.driver import Driver
-from conformance.target import Endpoint, Target, request_bytes
+from conformance.target import CAPABILITIES, Endpoint, Target, request_bytes
 
 PROBE_TOKENS = 4
 LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 MODEL_AT_MOST = 512
+_OPTIONAL = frozenset({"temperature", "seed"})
 
 # A refusal that says nothing about the parameter: authentication, timeouts, rate limits.
 NOT_ABOUT_PARAMETERS = (401, 403, 404, 405, 408, 429)
@@ -44,7 +45,7 @@ def together(api: str) -> tuple[Probe, ...]:
     top = asks.logprobs_members(Endpoint(api), 1)
     return (
         Probe("temperature", {"temperature": 0}, None),
-        Probe("seed", {"seed": asks.SEED}, "seed"),
+        Probe("seed", {"seed": 7}, "seed"),
         Probe("stop", {"stop": ["\u241e"]}, "stop"),
         Probe("usage", asks.usage_members(), "usage"),
         Probe("logprobs", top, "logprobs"),
@@ -63,10 +64,12 @@ def alone(api: str) -> tuple[Probe, ...]:
     return tuple(probe for probe in probes if api in probe.apis)
 
 
-def bound(target: Target, api: str) -> tuple[Ask, ...]:
+def bound(target: Target, api: str, *, quick: bool = False) -> tuple[Ask, ...]:
     """Every request that discovery can send for one API, the models list apart."""
-    endpoint = Endpoint(api, model="x" * MODEL_AT_MOST, extra=target.extra)
+    endpoint = Endpoint(api, extra=target.extra)
     first = [_basic(endpoint)] * len(target.url.bases()) * len(LIMIT_NAMES)
+    if quick:
+        return tuple(first)
     joined = _joined(together(api))
     rest = [joined, *(probe.members for probe in (*together(api), *alone(api)))]
     return (*first, *(_ask(endpoint, members) for members in rest))
@@ -86,13 +89,17 @@ class Found:
 
 @dataclass(slots=True)
 class Discovery:
-    """One discovery. `fields` are the secret header fields; `apis` empty: whatever answers."""
+    """One discovery. `fields` are the secret header fields; `apis` empty: whatever answers.
+
+    `quick`: no parameter is asked about, and none counts as supported.
+    """
 
     recorder: Recorder
     target: Target
     apis: tuple[str, ...] = ()
     clocks: Clocks = field(default_factory=Clocks)
     fields: tuple[tuple[str, str], ...] = ()
+    quick: bool = False
     requests: int = 0
     tokens: int = 0
 
@@ -153,7 +160,7 @@ class Discovery:
     # -- one API ------------------------------------------------------------------------------
 
     async def _api(self, api: str, model: str, base: str | None) -> _Settled:
-        endpoint = Endpoint(api, model=model, extra=self.target.extra)
+        endpoint = Endpoint(api, model=model, seed=self.target.seed, extra=self.target.extra)
         driver = Driver(
             self.recorder,
             self.target,
@@ -194,6 +201,9 @@ class Discovery:
 
     async def _dialect(self, driver: Driver) -> Endpoint:
         api = driver.endpoint.api
+        if self.quick:
+            unasked = dict.fromkeys(CAPABILITIES, "not asked with --quick")
+            return replace(driver.endpoint, unsupported=unasked, omit=_OPTIONAL)
         first = tuple(probe for probe in together(api) if self._is_open(probe))
         refused: dict[str, str] = {}
         if first and await self._refusal(driver, _joined(first)) is not None:
@@ -226,7 +236,7 @@ class Discovery:
         unsupported = {name: said for name, said in lacking.items() if name is not None}
         declared = self.target.capabilities
         unsupported |= {name: "declared off" for name, has in declared.items() if not has}
-        omit = {name for name in ("temperature", "seed") if name in refused}
+        omit = {name for name in _OPTIONAL if name in refused}
         return replace(
             endpoint,
             unsupported=unsupported,
@@ -249,13 +259,13 @@ class _Settled:
 
 def _basic(endpoint: Endpoint) -> Ask:
     """The smallest request: no more than the API demands, and a limit."""
-    bare = replace(endpoint, omit=frozenset({"temperature", "seed"}))
+    bare = replace(endpoint, omit=_OPTIONAL)
     prompt = asks.HI[endpoint.api]
     return Ask("probe", asks.template(bare, prompt, PROBE_TOKENS, stream=False), stream=False)
 
 
 def _ask(endpoint: Endpoint, members: Mapping[str, Json]) -> Ask:
-    bare = replace(endpoint, omit=frozenset({"temperature", "seed"}))
+    bare = replace(endpoint, omit=_OPTIONAL)
     body = asks.template(bare, asks.HI[endpoint.api], PROBE_TOKENS, members)
     if LIMIT_NAMES[1] in members and endpoint.limit in body:
         body.pop(LIMIT_NAMES[0], None)

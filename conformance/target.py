@@ -89,6 +89,7 @@ class Target:
     limit: str | None = None
     omit: tuple[str, ...] = ()
     extra: Mapping[str, Json] = field(default_factory=dict)
+    seed: int = 7
     context: int | None = None
     max_requests: int | None = None
     max_tokens: int | None = None
@@ -112,6 +113,7 @@ class Endpoint:
     model: str = ""
     limit: str = "max_tokens"
     omit: frozenset[str] = frozenset()
+    seed: int = 7
     unsupported: Mapping[str, str] = field(default_factory=dict)
     extra: Mapping[str, Json] = field(default_factory=dict)
     context: int | None = None

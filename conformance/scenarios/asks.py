@@ -6,6 +6,7 @@ without sending any.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,8 +14,9 @@ from conformance.capture import Json
 from conformance.dossier import APIS, CHAT, COMPLETIONS
 from conformance.target import Endpoint, json_bytes
 
-SEED = 7
 SHORT, LONG = 16, 64
+PROMPT_MEMBERS = ("messages", "prompt", "tools", "response_format")
+TEMPLATE_TOKENS = 64
 ALTERNATIVES = 2  # per token, where log-probabilities are asked for
 
 # Emoji without a token of their own, a family joined by ZWJ, a flag, CJK, Hangul, Thai, Devanagari,
@@ -52,17 +54,19 @@ class Ask:
 
     @property
     def tokens(self) -> int:
-        """The most tokens this can cost: what it asks for, and the prompt.
+        """The most tokens this can cost: what it asks for, and its prompt.
 
-        A token holds at least one byte, and the JSON around a prompt is longer than what a chat
-        template adds, so the body's length bounds the prompt.
+        A token holds at least one byte, so the bytes of what the prompt is made from bound it; the
+        chat template's own part is bounded by TEMPLATE_TOKENS.
         """
         if not self.generates or isinstance(self.body, bytes):
             return 0
         limits = (self.body.get("max_tokens"), self.body.get("max_completion_tokens"))
         most = max((each for each in limits if isinstance(each, int)), default=0)
         n = self.body.get("n")
-        return most * (n if isinstance(n, int) else 1) + len(self.rendered())
+        prompt = sum(len(json.dumps(self.body.get(name), ensure_ascii=False).encode())
+                     for name in PROMPT_MEMBERS if name in self.body)  # fmt: skip
+        return most * (n if isinstance(n, int) else 1) + prompt + TEMPLATE_TOKENS
 
 
 def template(
@@ -80,7 +84,7 @@ def template(
     else:
         body["prompt"] = prompt
     body[endpoint.limit] = limit
-    settled: dict[str, Json] = {"temperature": 0, "seed": SEED}
+    settled: dict[str, Json] = {"temperature": 0, "seed": endpoint.seed}
     body |= {key: value for key, value in settled.items() if key not in endpoint.omit}
     if stream:
         body["stream"] = True

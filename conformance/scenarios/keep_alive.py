@@ -15,8 +15,8 @@ from conformance.target import Endpoint
 def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[ask.Ask, ...]:
     # Two answers that cannot be mistaken for each other.
     return (
-        ask.Ask("first", ask.template(endpoint, ask.COUNT[endpoint.api], ask.SHORT)),
-        ask.Ask("second", ask.template(endpoint, ask.STORY[endpoint.api], ask.SHORT)),
+        ask.Ask("stream", ask.template(endpoint, ask.COUNT[endpoint.api], ask.SHORT)),
+        ask.Ask("stream", ask.template(endpoint, ask.STORY[endpoint.api], ask.SHORT)),
     )
 
 

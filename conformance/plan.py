@@ -1,0 +1,202 @@
+"""The plan: which scenarios run for the chosen cases, in which order, and what they cost at most.
+
+Pure. Equal (scenario, parameters) stand once however many cases want them. The cost is computed
+from the very requests that will be sent, so it is a bound and not an estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from conformance.capture import Json
+from conformance.errors import SpecError
+from conformance.scenarios import SCENARIOS
+from conformance.scenarios.scenario import MANNERS, Phase, Scenario
+from conformance.specs import Case
+from conformance.target import Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Requests and tokens (prompt and completion), at most."""
+
+    requests: int = 0
+    tokens: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.requests + other.requests, self.tokens + other.tokens)
+
+    def within(self, limits: Limits) -> bool:
+        """Do the limits allow this much?"""
+        too_many = limits.requests is not None and self.requests > limits.requests
+        return not too_many and (limits.tokens is None or self.tokens <= limits.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the user allows. `manners`: a member of MANNERS. `trials` None: as each case says.
+
+    `quick`: one stream and one plain answer for each API, whatever the cases would like.
+    """
+
+    manners: str = "hostile"
+    requests: int | None = None
+    tokens: int | None = None
+    trials: int | None = None
+    quick: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run of a scenario. `name` is unique within the plan and becomes the dossier's."""
+
+    api: str
+    scenario: str
+    parameters: Mapping[str, Json]
+    trial: int
+    name: str
+    cost: Cost
+
+    @property
+    def phase(self) -> Phase:
+        return SCENARIOS[self.scenario].phase
+
+    @property
+    def alone(self) -> bool:
+        return SCENARIOS[self.scenario].alone
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`jobs` in the order of their phases; `dropped`: (job, "budget" or "manners")."""
+
+    discovery: Cost = field(default_factory=Cost)
+    jobs: tuple[Job, ...] = ()
+    dropped: tuple[tuple[Job, str], ...] = ()
+
+    @property
+    def cost(self) -> Cost:
+        """The upper bound of the whole run. A scenario's second attempt comes on top."""
+        return sum((job.cost for job in self.jobs), self.discovery)
+
+    def phases(self) -> Iterator[tuple[Phase, tuple[Job, ...]]]:
+        """The jobs of each phase that has any."""
+        for phase, jobs in groupby(self.jobs, key=lambda job: job.phase):
+            yield phase, tuple(jobs)
+
+
+def make_plan(
+    cases: Iterable[Case], endpoints: Sequence[Endpoint], limits: Limits, discovery: Cost
+) -> Plan:
+    """The plan for these cases on these endpoints.
+
+    Before discovery the endpoints are those that have everything: then the cost bounds every plan
+    that discovery can lead to. Raises SpecError for a case that no scenario can serve.
+    """
+    wanted = _quick(endpoints) if limits.quick else _wanted(cases, endpoints, limits)
+    jobs = sorted(wanted, key=lambda job: job.phase)  # stable: cases' scenarios in their order
+    kept: list[Job] = []
+    dropped: list[tuple[Job, str]] = []
+    total = discovery
+    for job in jobs:
+        reason = _objection(job, total, limits)
+        if reason is None:
+            kept.append(job)
+            total += job.cost
+        else:
+            dropped.append((job, reason))
+    return Plan(discovery, tuple(kept), tuple(dropped))
+
+
+def _objection(job: Job, total: Cost, limits: Limits) -> str | None:
+    if MANNERS.index(SCENARIOS[job.scenario].manners) > MANNERS.index(limits.manners):
+        return "manners"
+    return None if (total + job.cost).within(limits) else "budget"
+
+
+def _quick(endpoints: Sequence[Endpoint]) -> list[Job]:
+    parameters: dict[str, Json] = {"variant": "short", "repeats": 1}
+    return [_job(endpoint, SCENARIOS["pair"], parameters, 0, 1) for endpoint in endpoints]
+
+
+def _wanted(cases: Iterable[Case], endpoints: Sequence[Endpoint], limits: Limits) -> list[Job]:
+    trials: dict[tuple[str, str, tuple[tuple[str, Json], ...]], int] = {}
+    cases = tuple(cases)
+    for case in cases:
+        check_case(case)
+    for endpoint in endpoints:
+        for scenario in SCENARIOS.values():
+            for case in cases:
+                if case.scenario == scenario.name and endpoint.api in case.api:
+                    for parameters in _parameters(case, scenario, endpoint):
+                        key = (endpoint.api, scenario.name, tuple(parameters.items()))
+                        number = limits.trials or case.trials
+                        trials[key] = max(trials.get(key, 0), number)
+    known = {endpoint.api: endpoint for endpoint in endpoints}
+    return [
+        _job(known[api], SCENARIOS[name], dict(parameters), trial, number)
+        for (api, name, parameters), number in trials.items()
+        for trial in range(number)
+    ]
+
+
+def check_case(case: Case) -> None:
+    """Raise SpecError unless a scenario of that name takes the case's parameters."""
+    scenario = SCENARIOS.get(case.scenario)
+    if scenario is None:
+        names = ", ".join(SCENARIOS)
+        raise SpecError(case.file, case.line, "provoke.scenario", f"expected one of {names}")
+    wrong = scenario.problem(case.parameters)
+    if wrong is not None:
+        raise SpecError(case.file, case.line, f"provoke.with.{wrong[0]}", wrong[1])
+
+
+def _parameters(case: Case, scenario: Scenario, endpoint: Endpoint) -> Iterator[dict[str, Json]]:
+    if not all(endpoint.has(need) for need in case.needs):
+        return
+    for parameters in scenario.variants(case.parameters):
+        possible = all(endpoint.has(need) for need in scenario.needs(parameters))
+        if possible and scenario.fits(endpoint.api, parameters):
+            yield parameters
+
+
+def _job(
+    endpoint: Endpoint, scenario: Scenario, parameters: dict[str, Json], trial: int, trials: int
+) -> Job:
+    asks = scenario.asks(endpoint, parameters)
+    cost = Cost(len(asks), sum(ask.tokens for ask in asks))
+    words = [endpoint.api, scenario.name, *_telling(scenario, parameters)]
+    if trials > 1:
+        words.append(str(trial + 1))
+    return Job(endpoint.api, scenario.name, parameters, trial, "-".join(words), cost)
+
+
+def _telling(scenario: Scenario, parameters: Mapping[str, Json]) -> Iterator[str]:
+    """The values that are not the default, and the variant even where it is."""
+    for name, value in parameters.items():
+        if name == scenario.spread or value != next(iter(scenario.parameters[name])):
+            yield str(value).replace("_", "-")
+
+
+def render(plan: Plan, limits: Limits) -> str:
+    """The plan as `--list-requests` prints it: a line for each job, then the bound."""
+    lines = [_line("discovery", "", plan.discovery)]
+    for phase, jobs in plan.phases():
+        lines += [_line(phase.name.lower(), job.name, job.cost) for job in jobs]
+    lines += [f"{'not run':<10} {job.name:<44} {WHY_NOT[why]}" for job, why in plan.dropped]
+    cost = plan.cost
+    lines.append(f"at most {cost.requests} requests and {cost.tokens} tokens; {limits.manners}")
+    lines.append("a scenario whose connection fails is attempted once more")
+    return "\n".join(lines) + "\n"
+
+
+WHY_NOT = {
+    "budget": "over the budget (--max-requests, --max-tokens-total)",
+    "manners": "needs --manners hostile or heavy",
+}
+
+
+def _line(phase: str, name: str, cost: Cost) -> str:
+    return f"{phase:<10} {name:<44} {cost.requests:>4} requests {cost.tokens:>7} tokens"

@@ -1,0 +1,159 @@
+"""From what a run recorded to its report. Pure: two reports of one record are equal."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from conformance import http1
+from conformance.capture import Capture, How, Json
+from conformance.dossier import Dossier
+from conformance.judge import Policy, judge
+from conformance.masking import CREDENTIAL_FIELDS
+from conformance.plan import Cost, Plan
+from conformance.report.model import Gating, Report, make_report
+from conformance.run_setup import Setup
+from conformance.target import Endpoint
+
+# Roles whose requests may rightly be refused.
+MAY_BE_REFUSED = ("probe", "refused-stream", "refused-plain")
+NO_EXCHANGE_OF_THE_API = ("models",)
+
+
+@dataclass(slots=True)
+class Recorded:
+    """What a run has gathered so far; `complete` only once nothing is left to do."""
+
+    endpoints: tuple[Endpoint, ...] = ()
+    dossiers: list[Dossier] = field(default_factory=list)
+    plan: Plan = field(default_factory=Plan)
+    notes: tuple[str, ...] = ()
+    sent: Cost = field(default_factory=Cost)
+    complete: bool = False
+
+
+def report_from(setup: Setup, recorded: Recorded) -> Report:
+    """Judge everything; interrupted before discovery ended, everything selected is not-seen."""
+    apis = [endpoint.api for endpoint in recorded.endpoints]
+    cases = setup.cases(apis)
+    profiles = [each for each in setup.profiles(apis).values() if each is not None]
+    dossiers = in_order(recorded)
+    return make_report(
+        judge(dossiers, cases, Policy(setup.clients, _unsupported(setup, recorded))),
+        Gating(
+            setup.strict,
+            setup.min_conclusive,
+            tuple(sorted({name for profile in profiles for name in profile.requires})),
+        ),
+        target=_target(setup, recorded),
+        profile=",".join(sorted({profile.name for profile in profiles})) or None,
+        seed=setup.seed,
+        complete=recorded.complete,
+        tested=is_tested(dossiers),
+        needs={case.id: case.needs for case in cases},
+    )
+
+
+def in_order(recorded: Recorded) -> list[Dossier]:
+    """Discovery first, then as planned: what ran at once ended in any order."""
+    order = {job.name: index for index, job in enumerate(recorded.plan.jobs)}
+    return sorted(recorded.dossiers, key=lambda each: (order.get(each.name, -1), each.name))
+
+
+def _unsupported(setup: Setup, recorded: Recorded) -> Mapping[tuple[str, str], str]:
+    return {
+        (endpoint.api, name): said
+        for endpoint in recorded.endpoints
+        for name, said in endpoint.unsupported.items()
+    }
+
+
+def _target(setup: Setup, recorded: Recorded) -> dict[str, Json]:
+    dropped: dict[str, Json] = {job.name: why for job, why in recorded.plan.dropped}
+    unsupported: dict[str, Json] = {
+        endpoint.api: dict(endpoint.unsupported) for endpoint in recorded.endpoints
+    }
+    notes: list[Json] = list(recorded.notes)
+    apis: list[Json] = [endpoint.api for endpoint in recorded.endpoints]
+    return {
+        "url": str(setup.target.url),
+        "model": recorded.endpoints[0].model if recorded.endpoints else setup.target.model,
+        "apis": apis,
+        "dialect": setup.target.dialect,
+        "unsupported": unsupported,
+        "not_run": dropped,
+        "notes": notes,
+        "requests": recorded.sent.requests,
+    }
+
+
+def judged(recorded: Recorded) -> str:
+    """What was judged, for the console's last line."""
+    apis = ", ".join(endpoint.api for endpoint in recorded.endpoints)
+    return f"{recorded.sent.requests} requests on {apis}"
+
+
+def is_tested(dossiers: Sequence[Dossier]) -> bool:
+    """Did at least half of the exchanges get a 2xx, or a 4xx where one was to be expected?"""
+    answers = list(_answered(dossiers))
+    return sum(answers) * 2 >= len(answers) > 0
+
+
+def _answered(dossiers: Sequence[Dossier]) -> Iterator[bool]:
+    for dossier in dossiers:
+        for role, captures in dossier.roles.items():
+            if role not in NO_EXCHANGE_OF_THE_API:
+                yield from (_is_answer(capture, role) for capture in captures)
+
+
+def _is_answer(capture: Capture, role: str) -> bool:
+    reader = http1.Reader()
+    reader.feed(capture.received)
+    if reader.head is None:
+        return False
+    status = reader.head.status
+    return 200 <= status < 300 or (role in MAY_BE_REFUSED and 400 <= status < 500)
+
+
+def transport_failure(dossier: Dossier) -> str | None:
+    """How the network failed in one of the exchanges, before a byte of the answer; else None."""
+    for role, captures in sorted(dossier.roles.items()):
+        for capture in captures:
+            if (why := _failure(capture)) is not None:
+                return f"{role}: {why}"
+    return None
+
+
+def _failure(capture: Capture) -> str | None:
+    end = capture.end
+    if end.how in (How.NOT_CONNECTED, How.TLS_FAILED) or end.detail == "connect":
+        return f"{end.how.value} ({end.detail})"
+    if end.how in (How.RESET, How.CLOSED, How.TLS_CUT) and not capture.received:
+        return f"{end.how.value} without an answer"
+    return None
+
+
+_WORDS = (
+    "target", "model", "dialect", "profile", "trials", "concurrency", "manners", "proxy",
+    "connect_to", "cacert", "cert", "key", "max_requests", "max_tokens_total", "api_key_env",
+)  # fmt: skip
+
+
+def command_line(args: argparse.Namespace) -> tuple[str, ...]:
+    """The command that runs this again; selections and reports are added by who prints it."""
+    words = ["conformance", "run", *([args.url] if args.url else [])]
+    for name in _WORDS:
+        value = getattr(args, name)
+        words += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
+    words += ["--api", ",".join(args.api)] if args.api else []
+    words += ["--clients", ",".join(args.clients)] if args.clients else []
+    words += [word for name in args.specs for word in ("--specs", name)]
+    words += [word for text in args.header for word in ("--header", _shown_header(text))]
+    words += [f"--{name}" for name in ("insecure", "strict") if getattr(args, name)]
+    return tuple(words)
+
+
+def _shown_header(text: str) -> str:
+    name, _, _ = text.partition(":")
+    return f"{name}:…" if name.strip().lower() in CREDENTIAL_FIELDS else text

@@ -1,0 +1,228 @@
+"""From the options of `run` to what the run needs; nothing is sent and nothing waits here."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from conformance.connect import Door, tls_context
+from conformance.dialects import OVERLAYS
+from conformance.discovery import bound
+from conformance.dossier import APIS
+from conformance.errors import UsageError
+from conformance.masking import Secret
+from conformance.plan import Cost, Limits, Plan, make_plan
+from conformance.recorder import Clocks
+from conformance.run_options import DEFAULT_KEY
+from conformance.scenarios import SCENARIOS
+from conformance.selection import Selection, check_clients, one_of, select
+from conformance.specs import Case, Profile, known_cases, load_profile, specs_dir
+from conformance.target import (
+    Endpoint,
+    Target,
+    Url,
+    load_target,
+    parse_header,
+    parse_host_port,
+    parse_url,
+)
+
+POLITE_TOKENS = 200_000
+QUICK_GATES = ("wire", "shape")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """One run, ready to go. `fields` are header fields with secrets in them."""
+
+    target: Target
+    door: Door
+    apis: tuple[str, ...]  # empty: whatever answers
+    known: tuple[Case, ...]
+    selection: Selection
+    profile: str | None
+    clients: tuple[str, ...]
+    limits: Limits
+    clocks: Clocks
+    seed: int
+    concurrency: int
+    quick: bool = False
+    fields: tuple[tuple[str, str], ...] = ()
+    secrets: tuple[Secret, ...] = ()
+    captures: Path | None = None
+    strict: bool = False
+    min_conclusive: float = 0.0
+    verbose: bool = False
+
+    def profiles(self, apis: Sequence[str]) -> dict[str, Profile | None]:
+        """The profile of each API: the one asked for, else `must-<api>` unless ids are chosen."""
+        if self.profile is not None:
+            return dict.fromkeys(apis, load_profile(self.profile))
+        if self.selection.select:
+            return dict.fromkeys(apis)
+        return {api: _default_profile(api) for api in apis}
+
+    def cases(self, apis: Sequence[str]) -> tuple[Case, ...]:
+        """The cases to judge, each with the APIs of whose profile it is part."""
+        chosen: dict[str, tuple[str, ...]] = {}
+        for api, profile in self.profiles(apis).items():
+            for case in select(self.known, self.selection, profile):
+                if api in case.api and (not self.quick or _is_quick(case)):
+                    chosen[case.id] = (*chosen.get(case.id, ()), api)
+        if not chosen:
+            raise UsageError(f"no check is left to run on {', '.join(apis)}")
+        return tuple(replace(c, api=chosen[c.id]) for c in self.known if c.id in chosen)
+
+    def plan(self, endpoints: Sequence[Endpoint], discovery: Cost) -> Plan:
+        """The plan on these endpoints."""
+        cases = self.cases([endpoint.api for endpoint in endpoints])
+        return make_plan(cases, endpoints, self.limits, discovery)
+
+    def widest_plan(self) -> Plan:
+        """What can be sent at most, before anything is known about the endpoint."""
+        endpoints = [
+            Endpoint(api, extra=self.target.extra, unsupported=_declared_off(self.target))
+            for api in self.apis or APIS
+        ]
+        cost = Cost(len(self.target.url.bases()), 0)
+        for endpoint in endpoints:
+            asks = bound(self.target, endpoint.api, quick=self.quick)
+            cost += Cost(len(asks), sum(ask.tokens for ask in asks))
+        return self.plan(endpoints, cost)
+
+
+def setup_from_args(args: argparse.Namespace, environment: Mapping[str, str]) -> Setup:
+    """Raises UsageError and SpecError for whatever cannot be."""
+    target = _target(args)
+    key = _api_key(args, target, environment)
+    known = _known(args)
+    loopback = target.url.is_loopback
+    return Setup(
+        target=target,
+        door=_door(args, target.url),
+        apis=_apis(args.api) or _profile_apis(args.profile),
+        known=known,
+        selection=_selection(args),
+        profile=args.profile,
+        clients=args.clients,
+        limits=_limits(args, target, loopback),
+        clocks=Clocks(first_byte=args.timeout, progress=args.timeout, total=10 * args.timeout),
+        seed=args.seed,
+        concurrency=args.concurrency or target.concurrency or (4 if loopback else 2),
+        quick=args.quick,
+        fields=() if key is None else (("Authorization", f"Bearer {key[1]}"),),
+        secrets=() if key is None else (Secret(f"env:{key[0]}", key[1].encode()),),
+        captures=Path(args.captures) if args.captures else None,
+        verbose=args.verbose,
+        strict=args.strict,
+        min_conclusive=args.min_conclusive,
+    )
+
+
+def _known(args: argparse.Namespace) -> tuple[Case, ...]:
+    known = known_cases([Path(name) for name in args.specs])
+    check_clients(args.clients, known)
+    return known
+
+
+def _target(args: argparse.Namespace) -> Target:
+    if args.target is not None:
+        target = load_target(Path(args.target), args.url)
+    elif args.url is not None:
+        target = Target(parse_url(args.url))
+    else:
+        raise UsageError("give the URL of an endpoint, or --target FILE")
+    if args.dialect is not None:
+        one_of("--dialect", args.dialect, sorted(OVERLAYS))
+    headers = (*target.headers, *(parse_header(text) for text in args.header))
+    return replace(
+        target,
+        headers=headers,
+        seed=args.seed,
+        model=args.model or target.model,
+        dialect=args.dialect or target.dialect,
+        api_key_env=args.api_key_env or target.api_key_env,
+    )
+
+
+def _api_key(
+    args: argparse.Namespace, target: Target, environment: Mapping[str, str]
+) -> tuple[str, str] | None:
+    """(variable, key). A variable that was named must be set; the default one may be absent."""
+    name = target.api_key_env or DEFAULT_KEY
+    key = environment.get(name, "").strip()
+    if not key:
+        if target.api_key_env is not None:
+            raise UsageError(f"--api-key-env: the environment variable {name} is not set")
+        return None
+    if any(field.lower() == "authorization" for field, _ in target.headers):
+        return None
+    if not key.isascii() or not key.isprintable():
+        raise UsageError(f"{name}: expected printable ASCII in the API key")
+    return name, key
+
+
+def _door(args: argparse.Namespace, url: Url) -> Door:
+    tls = None
+    if url.scheme == "https":
+        tls = tls_context(cacert=args.cacert, cert=args.cert, key=args.key, insecure=args.insecure)
+    to = parse_host_port(args.connect_to, "--connect-to") if args.connect_to else None
+    return Door(url.host, url.port, url.unix, to, _proxy(args.proxy), tls)
+
+
+def _proxy(text: str | None) -> tuple[str, int] | None:
+    if text is None:
+        return None
+    url = parse_url(text)
+    if url.scheme != "http" or url.unix is not None or url.path:
+        raise UsageError(f"--proxy {text}: expected http://HOST:PORT")
+    return url.host, url.port
+
+
+def _apis(names: Sequence[str]) -> tuple[str, ...]:
+    for name in names:
+        one_of("--api", name, APIS)
+    return tuple(api for api in APIS if api in names)
+
+
+def _profile_apis(name: str | None) -> tuple[str, ...]:
+    """A profile belongs to one API; asking for it asks for that API."""
+    return () if name is None else (load_profile(name).api,)
+
+
+def _selection(args: argparse.Namespace) -> Selection:
+    gates = args.gate or (QUICK_GATES if args.quick else ())
+    return Selection(tuple(args.select), tuple(args.skip), tuple(gates))
+
+
+def _limits(args: argparse.Namespace, target: Target, loopback: bool) -> Limits:
+    return Limits(
+        manners=args.manners or ("hostile" if loopback else "polite"),
+        requests=args.max_requests or target.max_requests,
+        tokens=args.max_tokens_total or target.max_tokens or (None if loopback else POLITE_TOKENS),
+        trials=args.trials,
+        quick=args.quick,
+    )
+
+
+def _default_profile(api: str) -> Profile | None:
+    name = f"must-{api}"
+    return load_profile(name) if (specs_dir() / "profiles" / f"{name}.yaml").is_file() else None
+
+
+def _is_quick(case: Case) -> bool:
+    """Can one stream and one plain answer decide this?"""
+    return case.on in ("stream", "plain", "answer") and not case.needs and not _asks_more(case)
+
+
+def _asks_more(case: Case) -> bool:
+    scenario = SCENARIOS.get(case.scenario)
+    return scenario is None or any(
+        value != next(iter(scenario.parameters[name])) for name, value in case.parameters.items()
+    )
+
+
+def _declared_off(target: Target) -> dict[str, str]:
+    return {name: "declared off" for name, has in target.capabilities.items() if not has}
