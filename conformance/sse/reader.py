@@ -203,7 +203,9 @@ class Reader:
     def _give_up(self, start: int) -> None:
         block = self._inside.block
         number = self._number if block is None else block.start.line
-        self._inside.note("event-too-long", Place(start, number, self._head[:EXCERPT]))
+        # The byte over the bound is the last that this was decided by, whatever came with it.
+        excerpt = self._head[: min(EXCERPT, self.max_event + 1)]
+        self._inside.note("event-too-long", Place(start, number, excerpt))
         self.dead, self._cr = True, None
         self._inside.block, self._partial = None, bytearray()
 
