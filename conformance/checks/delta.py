@@ -1,0 +1,123 @@
+"""What a delta says and does not say (rules J09 to J12, J21, K02, C23, U16)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.checks import Findings
+from conformance.checks.live import chunks, dialect_of, expected, grouped, type_name
+from conformance.checks.place import at_chunk
+from conformance.chunks import ABSENT, Choice, Chunk, member
+from conformance.findings import Abstain, Level
+from conformance.reading import Reading
+
+ROLES = ("developer", "system", "user", "assistant", "tool", "function")
+_FLOOD = 8  # fewer empty deltas are a hold-back window; a hold-back is legal and no flood
+
+
+def _deltas(reading: Reading) -> Iterator[tuple[Chunk, Choice]]:
+    for chunk in chunks(reading):
+        for choice in chunk.choices:
+            yield chunk, choice
+
+
+def role_missing(reading: Reading) -> Findings:
+    """J09: the first delta of each choice says whose words they are."""
+    hits = []
+    for life in expected(reading) if dialect_of(reading).roles else ():
+        at, first = life.pieces[0]
+        if not isinstance(first.role, str):
+            hits.append((reading.chunks[at], "the first delta of a choice has no `role`"))
+    yield from grouped(reading, "J09", hits)
+
+
+def role_repeated(reading: Reading) -> Findings:
+    """J10: accumulators add strings up: a second role makes `assistantassistant`."""
+    hits = (
+        (reading.chunks[at], "`role` stands again in a later delta")
+        for life in expected(reading)
+        for at, choice in life.pieces[1:]
+        if isinstance(choice.role, str) and choice.role and _had_role(life.pieces, at)
+    )
+    yield from grouped(reading, "J10", hits)
+
+
+def _had_role(pieces: tuple[tuple[int, Choice], ...], at: int) -> bool:
+    return any(isinstance(c.role, str) and c.role for before, c in pieces if before < at)
+
+
+def role_value(reading: Reading) -> Findings:
+    """J11: "The role of the author of this message." is one of the schema's words."""
+    for level in (None, Level.SHOULD):
+        hits = (
+            (chunk, f"`role` is {choice.role!r:.60}")
+            for chunk, choice in _deltas(reading)
+            if choice.role is not ABSENT and choice.role not in ROLES
+            if (Level.SHOULD if choice.role == "" else None) is level
+        )
+        yield from grouped(reading, "J11", hits, level)
+
+
+def delta_content_type(reading: Reading) -> Findings:
+    """J12, J20, K02: content and refusal are a string or null; a completion's text is a string."""
+    nested = dialect_of(reading).nested
+    allowed = (ABSENT, None) if nested else (ABSENT,)
+    hits = [
+        (chunk, f"`{'content' if nested else 'text'}` is {type_name(choice.content)}")
+        for chunk, choice in _deltas(reading)
+        if not isinstance(choice.content, str) and choice.content not in allowed
+    ]
+    hits += [
+        (chunk, f"`refusal` is {type_name(choice.refusal)}")
+        for chunk, choice in _deltas(reading)
+        if not isinstance(choice.refusal, str) and choice.refusal not in (ABSENT, None)
+    ]
+    yield from grouped(reading, "J12", hits)
+
+
+def delta_empty_flood(reading: Reading) -> Findings:
+    """U16: a delta brings something; most of them here bring an empty string."""
+    empty = [
+        chunk
+        for chunk, choice in _deltas(reading)
+        if choice.content == "" and not choice.carries and choice.role in (ABSENT, None, "")
+        if choice.finish_reason in (ABSENT, None, "") and not _has_entries(choice)
+    ]
+    full = sum(choice.carries for _, choice in _deltas(reading))
+    if len(empty) >= _FLOOD and len(empty) > full:
+        said = f"{len(empty)} deltas are empty, {full} bring text"
+        yield at_chunk(reading, empty[0], "U16", said)
+
+
+def _has_entries(choice: Choice) -> bool:
+    """A token without text of its own may still have its log-probability to bring."""
+    return bool(member(choice.logprobs, "content") or member(choice.logprobs, "tokens"))
+
+
+def delta_tool_calls_empty(reading: Reading) -> Findings:
+    """C23: clients take the presence of `tool_calls` for a call."""
+    hits = (
+        (chunk, "`tool_calls` is an empty array")
+        for chunk, choice in _deltas(reading)
+        if member(choice.delta, "tool_calls") == []
+    )
+    yield from grouped(reading, "C23", hits)
+
+
+def reasoning_empty_field(reading: Reading) -> Findings:
+    """J21: once the answer has begun, no empty reasoning: clients open a new thinking block."""
+    hits = []
+    for life in expected(reading):
+        begun = False
+        for at, choice in life.pieces:
+            begun |= choice.text != ""
+            empty = [k for k in _REASONING if member(choice.delta, k) == ""]
+            if begun and empty:
+                said = f"`{empty[0]}` is an empty string after the answer began"
+                hits.append((reading.chunks[at], said))
+    if not any(member(c.delta, k) is not ABSENT for _, c in _deltas(reading) for k in _REASONING):
+        yield Abstain("not-seen", "no reasoning field")
+    yield from grouped(reading, "J21", hits)
+
+
+_REASONING = ("reasoning_content", "reasoning")
