@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import trio
@@ -64,11 +64,12 @@ class Exchange:
 
     async def _plain(self, ticket: Ticket) -> ApiError | None:
         pieces: list[Piece] = []
-        async for event in self._updates(ticket, None):
-            if isinstance(event, Failure):
-                return ApiError(500, event.message)
-            if isinstance(event, Delta):
-                pieces.append(self._piece(event))
+        while events := await self._receive(ticket, None):
+            for event in events:
+                if isinstance(event, Failure):
+                    return ApiError(500, event.message)
+                if isinstance(event, Delta):
+                    pieces.append(self._piece(event))
         document = self.seams.plain(self._shape.document(pieces, self.done))
         body = sse_writer.dumps(document).encode()
         await self.connection.send(Answer(200, body, fields=self._fields))
@@ -77,40 +78,36 @@ class Exchange:
     def _piece(self, delta: Delta) -> Piece:
         return self._shape.piece(int(delta.work.rpartition("/")[2]), delta)
 
-    async def _updates(
-        self, ticket: Ticket, heartbeat: float | None
-    ) -> AsyncIterator[Event | None]:
-        """The engine's events as they come; None when `heartbeat` seconds passed without one."""
+    async def _receive(self, ticket: Ticket, heartbeat: float | None) -> list[Event | None]:
+        """The engine's next word; `[None]` after `heartbeat` silent seconds; `[]` at the end."""
         while True:
             event: Event | None = None
             with trio.move_on_after(math.inf if heartbeat is None else heartbeat):
                 try:
                     event = await ticket.events.receive()
                 except trio.EndOfChannel:
-                    return
+                    return []
             if event is None:
-                yield None
-                continue
-            for seen in self.seams.event(event):
-                if isinstance(seen, Done):
-                    self.done.append(seen)
-                yield seen
+                return [None]
+            if seen := list(self.seams.event(event)):
+                self.done += [one for one in seen if isinstance(one, Done)]
+                return [*seen]
 
     # -- streamed ----------------------------------------------------------------------------
 
     async def _stream(self, ticket: Ticket) -> ApiError | None:
         """The status is chosen after the engine's first word, or when a heartbeat is due."""
         started = False
-        async for event in self._updates(ticket, self.heartbeat):
+        while events := await self._receive(ticket, self.heartbeat):
             if not started:
-                if isinstance(event, Failure):
-                    return ApiError(500, event.message)
+                if isinstance(events[0], Failure):
+                    return ApiError(500, events[0].message)
                 started = True
                 await self._start()
-            if isinstance(event, Failure):
-                await self._fail(event)
-                return None
-            await self._write(event)
+            for event in events:
+                if isinstance(event, Failure):
+                    return await self._fail(event)
+                await self._write(event)
         if self.ask.include_usage:
             await self._chunk(Part.USAGE, self._shape.usage_chunk(self.done))
         await self._block(Part.DONE, sse_writer.done())
@@ -130,11 +127,12 @@ class Exchange:
             for part, chunk in self._shape.delta(self._piece(event)):
                 await self._chunk(part, chunk)
 
-    async def _fail(self, failure: Failure) -> None:
+    async def _fail(self, failure: Failure) -> ApiError | None:
         """In-band: one error object, then the end. No sentinel: this is no clean end."""
         error = envelope(failure.message, failure.kind)
         await self._block(Part.ERROR, sse_writer.event(error))
         await self.connection.finish()
+        return None
 
     async def _chunk(self, part: Part, chunk: Document) -> None:
         for sent in self.seams.chunk(part, chunk):
