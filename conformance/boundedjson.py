@@ -6,6 +6,7 @@ import json
 
 from conformance.capture import Json
 
+MOST_BYTES = 16 << 20
 # A parsed value takes up to some 230 bytes (a dict of one member), and each needs one of these.
 MOST_VALUES = 400_000
 _OPENERS = b"{[,:"
@@ -20,6 +21,8 @@ class Unreadable:
 
 def parse(data: bytes) -> Json | Unreadable:
     """The value, or why there is none. UTF-8 only; never raises."""
+    if len(data) > MOST_BYTES:
+        return Unreadable(f"JSON of more than {MOST_BYTES >> 20} MiB")
     if sum(map(data.count, map(bytes, zip(_OPENERS)))) > MOST_VALUES:
         return Unreadable(f"JSON with more than {MOST_VALUES} values")
     try:

@@ -43,10 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, help="print the version and stop")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    import importlib.util
-
-    if importlib.util.find_spec("conformance.run_options"):
-        _add_run(commands)
+    _add_run(commands)
     _add_judge(commands)
     _add_list(commands)
     _add_show(commands)

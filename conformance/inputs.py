@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from conformance import http1
+from conformance import http1, storage
 from conformance.boundedjson import parse
 from conformance.capture import Capture, End, Given, How, Json, Layer
 from conformance.dossier import CHAT, COMPLETIONS, Dossier
@@ -22,10 +22,15 @@ from conformance.errors import RecordError
 from conformance.har import dossiers_from_har, is_har
 from conformance.samples import dossier_from_sample, is_sample
 
-MOST_BYTES = 32 << 20  # one record; a stream of a hundred thousand chunks is about as large
+# A record in memory takes about 16 times its bytes as a stream of ordinary chunks, and far more as
+# one of tiny events or empty objects; these keep any record that is judged under 300 MB.
+MOST_BYTES = 12 << 20
+MOST_LINES = 250_000
+MOST_OBJECTS = 500_000
 _LOOK = 64 << 10
 
 _DUMP = re.compile(rb"HTTP/\d", re.IGNORECASE)
+_INTERIM = re.compile(rb"HTTP/\S{1,9} +1\d\d", re.IGNORECASE)
 _VERBOSE = re.compile(rb"[*<>{}] ")
 _STREAM = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|[\r\n])(?:data|event|id|retry)?:")
 _CHUNK_SIZE = re.compile(rb"([0-9a-fA-F]{1,16})[ \t]*(?:;[^\r\n]*)?\r?\n")
@@ -66,6 +71,26 @@ def items(name: str, hints: Hints) -> Iterator[Item]:
 
     Raises RecordError for what cannot be read, also after some items.
     """
+    for item in _items(name, hints):
+        _bounded(item.dossier)
+        yield item
+
+
+def _bounded(dossier: Dossier) -> None:
+    """Raise RecordError for a record that would take more memory than its bytes suggest."""
+    bodies = [take.received for takes in dossier.roles.values() for take in takes]
+    lines = sum(body.count(b"\n") + body.count(b"\r") for body in bodies)
+    objects = sum(body.count(b"{") + body.count(b"[") for body in bodies)
+    for what, count, most in (
+        ("bytes", sum(map(len, bodies)), MOST_BYTES),
+        ("line ends", lines, MOST_LINES),
+        ("JSON objects", objects, MOST_OBJECTS),
+    ):
+        if count > most:
+            raise RecordError(f"{dossier.name}: {count} {what}, we accept {most} in one record")
+
+
+def _items(name: str, hints: Hints) -> Iterator[Item]:
     try:
         if name == "-":
             yield from _of_stream(sys.stdin.buffer, "stdin", hints)
@@ -81,36 +106,46 @@ def items(name: str, hints: Hints) -> Iterator[Item]:
 
 
 def _of_folder(folder: Path) -> Iterator[Item]:
-    from conformance import storage
-
     found = False
     for path in sorted(folder.rglob("*")):
         if path.is_file() and storage.sniff(path):
             found = True
-            yield Item(_named(storage.read(path), str(path)))
+            yield Item(replace(storage.read(path), name=str(path)))
     if not found:
         raise RecordError(f"{folder}: expected dossier or capture files in this folder, found none")
 
 
 def _of_stream(file: BinaryIO, name: str, hints: Hints) -> Iterator[Item]:
     first = file.readline(MOST_BYTES + 1)
-    if first.lstrip()[:1] == b"{" and len(first) <= MOST_BYTES:
-        value = parse(first)
-        if is_sample(value):
-            yield from _of_samples(file, first, name, hints)
-            return
+    if storage.sniff(first):
+        source = _from_start(file) or first + file.read(storage.MOST_BYTES + 1 - len(first))
+        yield Item(_hinted(replace(storage.read(source, name), name=name), hints))
+        return
+    if _begins_samples(first):
+        yield from _of_samples(file, first, name, hints)
+        return
     data = first + file.read(MOST_BYTES + 1 - len(first))
     if len(data) > MOST_BYTES:
         raise RecordError(f"{name}: larger than {MOST_BYTES >> 20} MiB, which is all we accept")
     yield from _of_bytes(data, name, hints)
 
 
+def _from_start(file: BinaryIO) -> BinaryIO | None:
+    """The file wound back; None for a pipe, whose first line is gone."""
+    if not file.seekable():
+        return None
+    file.seek(0)
+    return file
+
+
+def _begins_samples(first: bytes) -> bool:
+    return first.lstrip()[:1] == b"{" and is_sample(parse(first))
+
+
 def _of_samples(file: BinaryIO, first: bytes, name: str, hints: Hints) -> Iterator[Item]:
     line, number = first, 1
     while line:
         where = f"{name}:{number}"
-        if len(line) > MOST_BYTES:
-            raise RecordError(f"{where}: a line is larger than {MOST_BYTES >> 20} MiB")
         if line.strip():
             sample, dossier = dossier_from_sample(parse(line), where)
             dossier = replace(dossier, name=f"{name}#{sample}")
@@ -119,11 +154,7 @@ def _of_samples(file: BinaryIO, first: bytes, name: str, hints: Hints) -> Iterat
 
 
 def _of_bytes(data: bytes, name: str, hints: Hints) -> Iterator[Item]:
-    from conformance import storage
-
-    if storage.sniff_bytes(data[:_LOOK]):
-        yield Item(_named(storage.read_bytes(data, name), name))
-    elif _DUMP.match(data):
+    if _DUMP.match(data):
         yield Item(_dossier(_dump(data, hints), name, hints))
     elif data.lstrip()[:1] == b"{" and is_har(har := parse(data)):
         for dossier in dossiers_from_har(har, name):
@@ -170,11 +201,12 @@ def _last_answer(data: bytes) -> bytes:
     They have no body and the next head follows at once. An interim answer (1xx) looks the same
     but belongs to the exchange, so it stays.
     """
-    while (end := _HEAD_END.search(data)) and _DUMP.match(data, end.end()):
-        if re.match(rb"HTTP/\S+ +1\d\d", data, re.IGNORECASE):
+    start = 0
+    while (end := _HEAD_END.search(data, start)) and _DUMP.match(data, end.end()):
+        if _INTERIM.match(data, start):
             break
-        data = data[end.end() :]
-    return data
+        start = end.end()
+    return data[start:]
 
 
 def _is_framed(data: bytes) -> bool:
@@ -213,10 +245,6 @@ def _hinted(dossier: Dossier, hints: Hints) -> Dossier:
     if hints.plain is not None:
         picked.setdefault("plain_text", hints.plain)
     return replace(dossier, picked=picked, dialect=dossier.dialect or hints.dialect)
-
-
-def _named(dossier: Dossier, name: str) -> Dossier:
-    return replace(dossier, name=name)
 
 
 def api_of_request(request: dict[str, Json] | None) -> str | None:
