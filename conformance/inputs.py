@@ -93,14 +93,14 @@ def _bounded(dossier: Dossier) -> None:
 def _items(name: str, hints: Hints) -> Iterator[Item]:
     try:
         if name == "-":
-            yield from _of_stream(sys.stdin.buffer, "stdin", hints)
+            yield from items_of_stream(sys.stdin.buffer, "stdin", hints)
             return
         path = Path(name)
         if path.is_dir():
             yield from _of_folder(path)
             return
         with path.open("rb") as file:
-            yield from _of_stream(file, name, hints)
+            yield from items_of_stream(file, name, hints)
     except OSError as error:
         raise RecordError(f"{name}: {error.strerror or error}") from None
 
@@ -115,7 +115,8 @@ def _of_folder(folder: Path) -> Iterator[Item]:
         raise RecordError(f"{folder}: expected dossier or capture files in this folder, found none")
 
 
-def _of_stream(file: BinaryIO, name: str, hints: Hints) -> Iterator[Item]:
+def items_of_stream(file: BinaryIO, name: str, hints: Hints) -> Iterator[Item]:
+    """What `items` gives for one file that is already open."""
     first = file.readline(MOST_BYTES + 1)
     if storage.sniff(first):
         source = _from_start(file) or first + file.read(storage.MOST_BYTES + 1 - len(first))

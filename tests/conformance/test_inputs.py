@@ -512,7 +512,7 @@ STARTS = [b"", b"HTTP/1.1 200 OK\r\n", CHUNKED, b'{"log":{"entries":[', b'{"body
 def test_no_bytes_at_all_bring_more_than_a_refusal_in_one_line(start: bytes, rest: bytes) -> None:
     found, words = [], ""
     try:
-        found = list(inputs._of_stream(io.BytesIO(start + rest), "x", Hints()))
+        found = list(inputs.items_of_stream(io.BytesIO(start + rest), "x", Hints()))
     except RecordError as error:
         words = str(error)
     assert bool(words) != (len(found) == 1)
