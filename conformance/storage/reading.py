@@ -246,8 +246,9 @@ class _File:
         while self._line is not None and (kinds := _STAGES.keys() & self._line.values.keys()):
             transcript.add(min(kinds), self._line)
             self._advance()
+        following = self._next()  # a capture is never the last line: was the file cut here?
         if transcript.pending:
-            self._next().fail("line", 'expected the rest of the segment before, which says "more"')
+            following.fail("line", 'expected the rest of the segment before, which says "more"')
         return transcript
 
     def _samples(self) -> Iterator[Sample]:
