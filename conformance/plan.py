@@ -13,7 +13,7 @@ from itertools import groupby
 from conformance.capture import Json
 from conformance.errors import SpecError
 from conformance.scenarios import SCENARIOS
-from conformance.scenarios.scenario import MANNERS, Phase, Scenario
+from conformance.scenarios.scenario import MANNERS, Phase, Scenario, default
 from conformance.specs import Case
 from conformance.target import Endpoint
 
@@ -95,6 +95,9 @@ def make_plan(
     Before discovery the endpoints are those that have everything: then the cost bounds every plan
     that discovery can lead to. Raises SpecError for a case that no scenario can serve.
     """
+    cases = tuple(cases)
+    for case in cases:
+        check_case(case)
     wanted = _quick(endpoints) if limits.quick else _wanted(cases, endpoints, limits)
     jobs = sorted(wanted, key=lambda job: job.phase)  # stable: cases' scenarios in their order
     kept: list[Job] = []
@@ -117,29 +120,35 @@ def _objection(job: Job, total: Cost, limits: Limits) -> str | None:
 
 
 def _quick(endpoints: Sequence[Endpoint]) -> list[Job]:
-    parameters: dict[str, Json] = {"variant": "short", "repeats": 1}
-    return [_job(endpoint, SCENARIOS["pair"], parameters, 0, 1) for endpoint in endpoints]
+    pair = SCENARIOS["pair"]
+    (parameters,) = pair.variants({"repeats": 1})
+    return [_job(endpoint, pair, parameters, 0, 1) for endpoint in endpoints]
 
 
-def _wanted(cases: Iterable[Case], endpoints: Sequence[Endpoint], limits: Limits) -> list[Job]:
-    trials: dict[tuple[str, str, tuple[tuple[str, Json], ...]], int] = {}
-    cases = tuple(cases)
+def _wanted(cases: Sequence[Case], endpoints: Sequence[Endpoint], limits: Limits) -> list[Job]:
+    """Scenario by scenario, so that a small budget buys something of each API."""
+    jobs: list[Job] = []
+    for scenario in SCENARIOS.values():
+        for endpoint in endpoints:
+            users = [c for c in cases if c.scenario == scenario.name and endpoint.api in c.api]
+            for parameters, most in _trials(users, scenario, endpoint):
+                number = limits.trials or most
+                jobs += (_job(endpoint, scenario, parameters, t, number) for t in range(number))
+    return jobs
+
+
+def _trials(
+    cases: Sequence[Case], scenario: Scenario, endpoint: Endpoint
+) -> Iterator[tuple[dict[str, Json], int]]:
+    """Parameter sets that cases want, each with its most trials; the scenario's own sets first."""
+    most: dict[tuple[tuple[str, Json], ...], int] = {}
+    for parameters in scenario.variants({}):
+        most[tuple(parameters.items())] = 0
     for case in cases:
-        check_case(case)
-    for endpoint in endpoints:
-        for scenario in SCENARIOS.values():
-            for case in cases:
-                if case.scenario == scenario.name and endpoint.api in case.api:
-                    for parameters in _parameters(case, scenario, endpoint):
-                        key = (endpoint.api, scenario.name, tuple(parameters.items()))
-                        number = limits.trials or case.trials
-                        trials[key] = max(trials.get(key, 0), number)
-    known = {endpoint.api: endpoint for endpoint in endpoints}
-    return [
-        _job(known[api], SCENARIOS[name], dict(parameters), trial, number)
-        for (api, name, parameters), number in trials.items()
-        for trial in range(number)
-    ]
+        for parameters in _parameters(case, scenario, endpoint):
+            key = tuple(parameters.items())
+            most[key] = max(most.get(key, 0), case.trials)
+    return ((dict(key), number) for key, number in most.items() if number)
 
 
 def check_case(case: Case) -> None:
@@ -174,10 +183,14 @@ def _job(
 
 
 def _telling(scenario: Scenario, parameters: Mapping[str, Json]) -> Iterator[str]:
-    """The values that are not the default, and the variant even where it is."""
+    """What differs from the defaults, in words."""
     for name, value in parameters.items():
-        if name == scenario.spread or value != next(iter(scenario.parameters[name])):
-            yield str(value).replace("_", "-")
+        if value != default(scenario.parameters[name]):
+            yield name if value is True else _word(name, value)
+
+
+def _word(name: str, value: Json) -> str:
+    return f"{name}-{value}" if isinstance(value, int) else str(value).replace("_", "-")
 
 
 def render(plan: Plan, limits: Limits) -> str:
@@ -193,7 +206,7 @@ def render(plan: Plan, limits: Limits) -> str:
 
 
 WHY_NOT = {
-    "budget": "over the budget (--max-requests, --max-tokens-total)",
+    "budget": "is over the budget (--max-requests, --max-tokens-total)",
     "manners": "needs --manners hostile or heavy",
 }
 

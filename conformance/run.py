@@ -19,7 +19,7 @@ from conformance import run_options
 from conformance.capture import Json
 from conformance.discovery import Discovery, Found
 from conformance.dossier import Dossier
-from conformance.errors import RecordError, UsageError
+from conformance.errors import RecordError, StreamproofError, UsageError
 from conformance.options import OneLineParser
 from conformance.plan import Cost, Job, Plan, render
 from conformance.recorder import Recorder
@@ -122,6 +122,7 @@ def _quiet(line: str) -> None:
 
 async def _until_interrupted(setup: Setup, recorded: Recorded, log: Log) -> None:
     """Execute; the first Ctrl-C ends it early and keeps what there is."""
+    failure: StreamproofError | None = None
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:
 
@@ -131,8 +132,13 @@ async def _until_interrupted(setup: Setup, recorded: Recorded, log: Log) -> None
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(watch)
-            await execute(setup, recorded, log)
+            try:
+                await execute(setup, recorded, log)
+            except StreamproofError as error:  # out of the nursery's group, into the one line
+                failure = error
             nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
 
 
 async def execute(setup: Setup, recorded: Recorded, log: Log) -> None:
@@ -148,7 +154,7 @@ async def execute(setup: Setup, recorded: Recorded, log: Log) -> None:
     )
     found = await discovery.run()
     _discovered(setup, recorded, found)
-    log(_summary(found, recorded.plan))
+    log(_summary(found, recorded.plan, setup.quick))
     runner = _Runner(setup, recorder, recorded, log)
     for phase, jobs in recorded.plan.phases():
         log(f"{phase.name.lower()}: {len(jobs)} scenarios")
@@ -165,10 +171,10 @@ def _discovered(setup: Setup, recorded: Recorded, found: Found) -> None:
         _keep(setup, recorded, replace(dossier, seed=setup.seed))
 
 
-def _summary(found: Found, plan: Plan) -> str:
+def _summary(found: Found, plan: Plan, quick: bool) -> str:
     apis = ", ".join(endpoint.api for endpoint in found.endpoints)
     lacking = sorted({name for endpoint in found.endpoints for name in endpoint.unsupported})
-    without = f"; unsupported: {', '.join(lacking)}" if lacking else ""
+    without = f"; unsupported: {', '.join(lacking)}" if lacking and not quick else ""
     cost = plan.cost
     return f"{apis} answer{without}; at most {cost.requests} requests, {cost.tokens} tokens"
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from conformance import http1
 from conformance.capture import Capture, How, Json
-from conformance.dossier import Dossier
+from conformance.dossier import APIS, Dossier
+from conformance.findings import Result, Verdict
 from conformance.judge import Policy, judge
 from conformance.masking import CREDENTIAL_FIELDS
-from conformance.plan import Cost, Plan
+from conformance.plan import WHY_NOT, Cost, Plan
 from conformance.report.model import Gating, Report, make_report
 from conformance.run_setup import Setup
+from conformance.specs import Case
 from conformance.target import Endpoint
 
 # Roles whose requests may rightly be refused.
@@ -35,12 +37,12 @@ class Recorded:
 
 def report_from(setup: Setup, recorded: Recorded) -> Report:
     """Judge everything; interrupted before discovery ended, everything selected is not-seen."""
-    apis = [endpoint.api for endpoint in recorded.endpoints]
+    apis = [endpoint.api for endpoint in recorded.endpoints] or list(setup.apis or APIS)
     cases = setup.cases(apis)
     profiles = [each for each in setup.profiles(apis).values() if each is not None]
     dossiers = in_order(recorded)
     return make_report(
-        judge(dossiers, cases, Policy(setup.clients, _unsupported(setup, recorded))),
+        results_for(cases, recorded, dossiers, Policy(setup.clients, _unsupported(recorded))),
         Gating(
             setup.strict,
             setup.min_conclusive,
@@ -61,7 +63,41 @@ def in_order(recorded: Recorded) -> list[Dossier]:
     return sorted(recorded.dossiers, key=lambda each: (order.get(each.name, -1), each.name))
 
 
-def _unsupported(setup: Setup, recorded: Recorded) -> Mapping[tuple[str, str], str]:
+def results_for(
+    cases: Sequence[Case], recorded: Recorded, dossiers: Sequence[Dossier], policy: Policy
+) -> list[Result]:
+    """One result for every case and API, those included that nothing was recorded for."""
+    results = {(each.id, each.api): each for each in judge(dossiers, cases, policy)}
+    out: list[Result] = []
+    for case in cases:
+        for api in case.api:
+            result = results.get((case.id, api)) or _nothing(case, api)
+            out.append(replace(result, reason=_why(case, api, result, recorded)))
+    return out
+
+
+def _nothing(case: Case, api: str) -> Result:
+    return Result(
+        case.id, case.title, case.level, case.gate, api, case.rules,
+        Verdict.INCONCLUSIVE, "not-seen",
+    )  # fmt: skip
+
+
+def _why(case: Case, api: str, result: Result, recorded: Recorded) -> str | None:
+    """Nothing was seen: because the scenario was not run, or because the network failed?"""
+    if result.verdict is not Verdict.INCONCLUSIVE or result.reason != "not-seen":
+        return result.reason
+    for job, why in recorded.plan.dropped:
+        if (job.api, job.scenario) == (api, case.scenario):
+            return f"budget: {job.name} {WHY_NOT[why]}"
+    for dossier in recorded.dossiers:
+        abstain = dossier.picked.get("abstain")
+        if (dossier.api, dossier.scenario) == (api, case.scenario) and isinstance(abstain, dict):
+            return f"{abstain['reason']}: {abstain['detail']}"
+    return result.reason
+
+
+def _unsupported(recorded: Recorded) -> Mapping[tuple[str, str], str]:
     return {
         (endpoint.api, name): said
         for endpoint in recorded.endpoints

@@ -17,6 +17,7 @@ from conformance.plan import Cost, Limits, Plan, make_plan
 from conformance.recorder import Clocks
 from conformance.run_options import DEFAULT_KEY
 from conformance.scenarios import SCENARIOS
+from conformance.scenarios.scenario import default
 from conformance.selection import Selection, check_clients, one_of, select
 from conformance.specs import Case, Profile, known_cases, load_profile, specs_dir
 from conformance.target import (
@@ -220,7 +221,7 @@ def _is_quick(case: Case) -> bool:
 def _asks_more(case: Case) -> bool:
     scenario = SCENARIOS.get(case.scenario)
     return scenario is None or any(
-        value != next(iter(scenario.parameters[name])) for name, value in case.parameters.items()
+        value != default(scenario.parameters[name]) for name, value in case.parameters.items()
     )
 
 

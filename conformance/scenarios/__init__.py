@@ -9,8 +9,9 @@ from conformance.scenarios.keep_alive import KEEP_ALIVE
 from conformance.scenarios.limit import LIMIT
 from conformance.scenarios.pair import PAIR
 from conformance.scenarios.scenario import Scenario
+from conformance.scenarios.stop_cut import STOP_CUT
 from conformance.scenarios.stream import STREAM
 
 SCENARIOS: Mapping[str, Scenario] = {
-    scenario.name: scenario for scenario in (STREAM, PAIR, LIMIT, KEEP_ALIVE, INVALID)
+    scenario.name: scenario for scenario in (STREAM, PAIR, LIMIT, KEEP_ALIVE, STOP_CUT, INVALID)
 }

@@ -133,28 +133,39 @@ def enum_members(text: str) -> dict[str, Json]:
     return {"response_format": format_}
 
 
-def members_for(variant: str, endpoint: Endpoint) -> dict[str, Json]:
-    """What the variant adds to a request of its kind."""
-    if variant in ("n", "n-2"):
+def members_for(given: Mapping[str, Json], endpoint: Endpoint) -> dict[str, Json]:
+    """What a scenario's parameters add to a request: n, logprobs, tools, echo, characters."""
+    members: dict[str, Json] = {}
+    if given.get("n", 1) != 1:
+        members["n"] = given["n"]
         # Equal choices would hide a mix-up of two of them.
-        members: dict[str, Json] = {"n": 3 if variant == "n" else 2}
-        return members if "temperature" in endpoint.omit else {**members, "temperature": 1}
-    if variant == "logprobs":
-        return logprobs_members(endpoint, ALTERNATIVES)
-    if variant == "tools":
-        return tool_members()
-    if variant == "echo":
-        return {"echo": True}
-    if variant == "characters" and endpoint.api == CHAT and endpoint.has("response_format"):
-        return enum_members(CHARACTERS)
-    return {}
+        members |= {} if "temperature" in endpoint.omit else {"temperature": 1}
+    top = given.get("logprobs")
+    if isinstance(top, int):
+        members |= logprobs_members(endpoint, top)
+    if given.get("tools"):
+        members |= tool_members()
+    if given.get("echo"):
+        members["echo"] = True
+    exact = endpoint.api == CHAT and endpoint.has("response_format")
+    if given.get("answer") == "characters" and exact:
+        members |= enum_members(CHARACTERS)
+    return members
 
 
 def request_for(
-    variant: str, endpoint: Endpoint, members: Mapping[str, Json], *, stream: bool = True
+    given: Mapping[str, Json],
+    endpoint: Endpoint,
+    members: Mapping[str, Json],
+    *,
+    stream: bool = True,
 ) -> dict[str, Json]:
-    """The variant's request, with `members` added."""
-    prompts = {"long": COUNT, "natural": HI, "characters": REPEAT, "tools": WEATHER}
-    limits = {"long": LONG, "natural": LONG, "characters": 4 * LONG, "tools": LONG}
-    prompt = prompts.get(variant, STORY)[endpoint.api]
-    return template(endpoint, prompt, limits.get(variant, SHORT), members, stream=stream)
+    """The request for the answer that a scenario's parameters name, with `members` added."""
+    answer = "tools" if given.get("tools") else given.get("answer", "short")
+    prompt, limit = {
+        "long": (COUNT, LONG),
+        "natural": (HI, LONG),
+        "characters": (REPEAT, 4 * LONG),
+        "tools": (WEATHER, LONG),
+    }.get(str(answer), (STORY, SHORT))
+    return template(endpoint, prompt[endpoint.api], limit, members, stream=stream)

@@ -26,7 +26,7 @@ def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[ask.Ask, ..
 
 def _body(endpoint: Endpoint, name: str, limit: int) -> dict[str, Json]:
     usage = ask.usage_members() if endpoint.has("usage") else {}
-    body = ask.request_for("long", endpoint, usage)
+    body = ask.request_for({"answer": "long"}, endpoint, usage)
     del body[endpoint.limit]
     return {**body, name: limit}
 

@@ -35,14 +35,14 @@ class Choice:
 
 
 # The values that a case may write, the default first.
-Parameter: TypeAlias = Mapping[str | int, Choice]
+Parameter: TypeAlias = Mapping[str | int | bool | None, Choice]
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One way to provoke. `asks` is the whole of what `drive` may send, in order.
+    """One way to provoke. `asks` is all that `drive` may send, in order; a derived one at its most.
 
-    A case that names no parameters gets every value of `spread`, the default of the others.
+    A case that names no parameters gets each set in `spread`.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Scenario:
     asks: Callable[[Endpoint, Mapping[str, Json]], tuple[Ask, ...]]
     drive: Callable[[Driver, tuple[Ask, ...]], Awaitable[Dossier]]
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
-    spread: str | None = None
+    spread: tuple[Mapping[str, Json], ...] = ({},)
     phase: Phase = Phase.QUIET
     manners: str = "polite"
     alone: bool = False
@@ -62,18 +62,17 @@ class Scenario:
             if known is None:
                 names = ", ".join(self.parameters) or "it has none"
                 return name, f"expected a parameter of scenario {self.name} ({names})"
-            if not isinstance(value, str | int) or value not in known:
-                return name, f"expected one of {', '.join(str(each) for each in known)}"
+            # True equals 1, but a number is not a switch.
+            if not any(type(value) is type(each) and value == each for each in known):
+                return name, f"expected one of {', '.join(map(_shown, known))}"
         return None
 
     def variants(self, given: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
         """Full parameter sets for what a case wrote."""
-        defaults: dict[str, Json] = {name: next(iter(v)) for name, v in self.parameters.items()}
-        if self.spread is None or self.spread in given:
-            yield {**defaults, **given}
-            return
-        for value in self.parameters[self.spread]:
-            yield {**defaults, **given, self.spread: value}
+        for chosen in (given,) if given else self.spread:
+            yield {
+                name: chosen.get(name, default(self.parameters[name])) for name in self.parameters
+            }
 
     def fits(self, api: str, parameters: Mapping[str, Json]) -> bool:
         """Does this API know these parameters?"""
@@ -85,5 +84,17 @@ class Scenario:
 
     def _choices(self, parameters: Mapping[str, Json]) -> Iterator[Choice]:
         for name, value in parameters.items():
-            if isinstance(value, str | int):
+            if not isinstance(value, list | dict | float):
                 yield self.parameters[name][value]
+
+
+def default(parameter: Parameter) -> Json:
+    """The value of a parameter that nobody named."""
+    return next(iter(parameter))
+
+
+def _shown(value: str | int | bool | None) -> str:
+    """As YAML writes it."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(value) or '""'

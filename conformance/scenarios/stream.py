@@ -11,27 +11,37 @@ from conformance.scenarios.driver import LINGER, Driver
 from conformance.scenarios.scenario import Choice, Parameter, Scenario
 from conformance.target import Endpoint
 
-VARIANTS: Parameter = {
-    "short": Choice(),
-    "long": Choice(),
-    "natural": Choice(),
-    "characters": Choice(),
-    "usage": Choice(needs=("usage",)),
-    "logprobs": Choice(needs=("logprobs",)),
-    "n": Choice(needs=("n",)),
-    "n-2": Choice(needs=("n",)),
-    "tools": Choice(needs=("tools",), apis=(CHAT,)),
-    "echo": Choice(needs=("echo",), apis=(COMPLETIONS,)),
+TOP: Parameter = {
+    k: Choice() if k is None else Choice(needs=("logprobs",)) for k in (None, *range(6))
 }
-WITH_USAGE = ("usage", "logprobs", "n", "tools")
+TOOLS: Parameter = {False: Choice(), True: Choice(needs=("tools",), apis=(CHAT,))}
+PARAMETERS: Mapping[str, Parameter] = {
+    "answer": {name: Choice() for name in ("short", "long", "natural", "characters")},
+    "usage": {False: Choice(), True: Choice(needs=("usage",))},
+    "n": {n: Choice() if n == 1 else Choice(needs=("n",)) for n in (1, 2, 3, 4)},
+    "logprobs": TOP,
+    "tools": TOOLS,
+    "echo": {False: Choice(), True: Choice(needs=("echo",), apis=(COMPLETIONS,))},
+}
+SPREAD: tuple[Mapping[str, Json], ...] = (
+    {"answer": "short"},
+    {"answer": "long"},
+    {"answer": "natural", "usage": True},
+    {"answer": "characters"},
+    {"usage": True},
+    {"n": 2},
+    {"n": 3, "usage": True},
+    {"logprobs": 2},
+    {"tools": True},
+    {"echo": True},
+)
 
 
 def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[ask.Ask, ...]:
-    variant = str(given["variant"])
-    members = ask.members_for(variant, endpoint)
-    if variant in WITH_USAGE and endpoint.has("usage"):
+    members = ask.members_for(given, endpoint)
+    if given["usage"]:
         members |= ask.usage_members()
-    return (ask.Ask("stream", ask.request_for(variant, endpoint, members)),)
+    return (ask.Ask("stream", ask.request_for(given, endpoint, members)),)
 
 
 async def drive(driver: Driver, asks: tuple[ask.Ask, ...]) -> Dossier:
@@ -45,6 +55,6 @@ STREAM = Scenario(
     "One streamed answer",
     requests,
     drive,
-    parameters={"variant": VARIANTS},
-    spread="variant",
+    parameters=PARAMETERS,
+    spread=SPREAD,
 )
