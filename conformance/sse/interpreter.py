@@ -9,11 +9,10 @@ from conformance.sse.records import EXCERPT, KEPT, Anomaly, Event, Place
 from conformance.sse.utf8 import ill_formed, is_cut_character
 
 BOM = b"\xef\xbb\xbf"
+_FIELDS = (b"data", b"event", b"id", b"retry")
 # Line ends to Unicode and to splitters built on it, but not to the standard. No other character's
 # UTF-8 has these bytes in it, so a search in the raw bytes is exact.
-SEPARATOR = re.compile(rb"\xe2\x80[\xa8\xa9]|\xc2\x85")
-
-_FIELDS = (b"data", b"event", b"id", b"retry")
+_SEPARATOR = re.compile(rb"\xe2\x80[\xa8\xa9]|\xc2\x85")
 # What somebody meant as a field: a name and a colon, or one lower-case word alone.
 _FIELD_LIKE = re.compile(rb"[A-Za-z][A-Za-z0-9_-]{0,31}:|[a-z][a-z0-9_-]{0,31}\Z")
 _RETRY_MAX = 2**63 - 1  # 292 million years in ms; a longer delay is reported as this one
@@ -93,7 +92,7 @@ class Interpreter:
         if len(line) > value == 5:
             self.note("no-space", place)
         if not line.isascii():
-            for found in SEPARATOR.finditer(line):
+            for found in _SEPARATOR.finditer(line):
                 self.note("raw-line-separator", place.within(found.start(), found[0]))
 
     def _event(self, block: Block, value: bytes, place: Place) -> None:

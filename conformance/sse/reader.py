@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from conformance.sse.interpreter import BOM, SEPARATOR, Interpreter
+from conformance.sse.interpreter import BOM, Interpreter
 from conformance.sse.records import EXCERPT, Anomaly, Event, Place
 
 MAX_EVENT = 64 * 1024 * 1024
 
-# The shortcut's two kinds of block end: what to search, all of it, with the next block's start,
-# their lengths, and how much of it stands after the byte that dispatches.
-_LF = (b"\n", b"\n\n", b"\n\ndata: ", 2, 8, 0)
-_CRLF = (b"\r", b"\r\n\r\n", b"\r\n\r\ndata: ", 4, 10, 1)
+# How a block ends that the shortcut knows, by the stream's terminator (None: not yet known): the
+# byte to search; what must stand there; the same with the next block's start; their lengths; what
+# must not stand in the text; how much of the end comes after the byte that dispatches.
+_ENDS = {
+    None: (b"\n", b"\n\n", b"\n\ndata: ", 2, 8, "\r", 0),
+    "LF": (b"\n", b"\n\n", b"\n\ndata: ", 2, 8, "\r", 0),
+    "CRLF": (b"\r", b"\r\n\r\n", b"\r\n\r\ndata: ", 4, 10, "\n", 1),
+}
 _new = tuple.__new__
 
 
@@ -85,8 +89,7 @@ class Reader:
         self.fed = base + size
         events: list[Event] = []
         if self._at_ease:
-            cr = data.find(b"\r")
-            pos = self._skim(data, 0, size if cr < 0 else cr, events)
+            pos = self._skim(data, 0, events)
         if pos < size and not (self.dead or self._closed):
             self._read(data, pos, base, events)
             self._keep_head(data, base)
@@ -117,7 +120,7 @@ class Reader:
             cut = min(lf, cr)
             # The next terminator must suit, or the shortcut would search the same bytes again.
             if self._between_blocks() and (lf < cr if self._style != "CRLF" else cr + 1 == lf):
-                start, pos = pos, self._skim(data, pos, cr, events)
+                start, pos = pos, self._skim(data, pos, events)
                 if pos > start:
                     continue
             if cut == size:
@@ -221,48 +224,48 @@ class Reader:
             and not self.dead
         )
 
-    def _skim(self, data: bytes, pos: int, cr: int, events: list[Event]) -> int:
-        """Blocks of one line `data: …` with nothing to note; `cr` is the first CR, or the end.
+    def _skim(self, data: bytes, pos: int, events: list[Event]) -> int:
+        """Blocks of one line `data: …` with nothing to note, from `pos`, where a block begins.
 
         Returns where the first other block begins; `_read` takes that one.
         """
-        if data[pos : pos + 6] != b"data: ":
+        start = pos + 6
+        if data[pos:start] != b"data: ":
             return pos
-        mark, gap, gap_and_data, width, reach, after = _CRLF if self._style == "CRLF" else _LF
-        stop, longest = len(data) if after else cr, self.max_event - width
-        inside, base, more = self._inside, self._line_at - pos, True
-        first, number, last_id = inside.ordinal, self._number, inside.last_id
-        ordinal = first
-        while more:
-            cut = data.find(mark, pos, stop)
-            after_value = data[cut : cut + reach]
-            if after_value != gap_and_data:
-                if after_value != gap and after_value[:width] != gap:
-                    break
-                more = False
-            start = pos + 6
-            value = data[start:cut]
-            if not value or cut - pos > longest or (after and value.find(b"\n") >= 0):
+        mark, gap, ahead, width, reach, never, after = _ENDS[self._style]
+        inside, at, number = self._inside, self._line_at, self._number
+        base, ordinal, last_id = at - pos, inside.ordinal, inside.last_id
+        longest = self.max_event - width
+        while True:
+            cut = data.find(mark, start)
+            tail = data[cut : cut + reach]
+            if tail != ahead and tail != gap and tail[:width] != gap:
                 break
             try:
-                text = value.decode()
+                text = data[start:cut].decode()
             except UnicodeDecodeError:
                 break
-            if not text.isascii() and SEPARATOR.search(value):
+            if not text or never in text or cut - pos > longest:
                 break
-            at, pos = base + pos, cut + width
-            end = base + pos - after
+            if not text.isascii() and ("\u2028" in text or "\u2029" in text or "\x85" in text):
+                break
+            pos = cut + width
+            end = base + pos
             # What `Event(…)` comes to, without its call.
-            made = (text, "message", last_id, None, ordinal, at, end, number, 1, base + start)
+            made = (text, "message", last_id, None, ordinal, at, end - after, number, 1, at + 6)
             events.append(_new(Event, made))
+            at = end
             ordinal += 1
             number += 2
-        if ordinal > first:
+            if tail != ahead:
+                break
+            start = pos + 6
+        if at > self._line_at:
             if not inside.begun:
                 inside.begun, self._style = True, self._style or "LF"
             if after:
                 self._crlf += number - self._number
-            inside.ordinal, self._number, self._line_at = ordinal, number, base + pos
+            inside.ordinal, self._number, self._line_at = ordinal, number, at
         return pos
 
 
