@@ -37,7 +37,7 @@ def _listing(cases: tuple[Case, ...], args: argparse.Namespace) -> str:
 
 def show_case(args: argparse.Namespace) -> int:
     case = find_case(known_cases([Path(name) for name in args.specs]), args.id)
-    Console().write("\n".join(_story(case)) + "\n")
+    Console().write("\n".join(story(case)) + "\n")
     return 0
 
 
@@ -89,7 +89,8 @@ _LOOKS_AT = {
 }
 
 
-def _story(case: Case) -> list[str]:
+def story(case: Case) -> list[str]:
+    """What `show` prints, line by line."""
     lines = [f"{case.id}: {case.title}", ""]
     for name, text in _fields(case):
         lines += textwrap.wrap(

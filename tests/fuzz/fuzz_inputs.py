@@ -15,12 +15,12 @@ from tests.fuzz.harness import Target
 
 SSE = b'data: {"choices":[]}\n\ndata: [DONE]\n\n'
 TOKENS = (
-    *(b"\n", b"\r\n", b"\r\n\r\n", b"HTTP/1.1 200 OK\r\n", b"HTTP/2 200\r\n", b"HTTP/1.1 100 C\r\n"),
-    *(b"Transfer-Encoding: chunked\r\n", b"5\r\ndata:\r\n", b"0\r\n\r\n", b"data: ", b"\xef\xbb\xbf"),
-    *(b"{", b"}", b"[", b"]", b'"', b":", b",", b"null", b"1e999", b"\\ud800", b"9" * 20, b"NaN"),
+    *(b"\n", b"\r\n", b"\r\n\r\n", b"HTTP/1.1 200 OK\r\n", b"HTTP/2 200\r\n"),
+    *(b"HTTP/1.1 100 C\r\n", b"Transfer-Encoding: chunked\r\n", b"5\r\ndata:\r\n", b"0\r\n\r\n"),
+    *(b"data: ", b"{", b"}", b"[", b"]", b'"', b":", b",", b"null", b"1e999", b"9" * 20, b"NaN"),
     *(b'"log"', b'"entries"', b'"request"', b'"body_base64"', b'"status"', b'"streamproof"'),
-    *(b"\x00", b"\xff", b"\x1f\x8b"),
-)  # fmt: skip
+    *(b"\x00", b"\xff", b"\x1f\x8b", b"\\ud800", b"\xef\xbb\xbf"),
+)
 
 
 def examples() -> list[bytes]:
