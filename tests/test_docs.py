@@ -27,10 +27,9 @@ PART = re.compile(r"<!-- generated: ([a-z-]+) -->\n(.*?)<!-- end -->", re.DOTALL
 BLOCK = re.compile(r"^```(?:console|sh|yaml)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 COMMANDS = ("conformance", "loadgen", "reference-server")
 
-# A stream with the faults that users report most: an unannounced byte-order mark, a chunk without
-# its keys, and an end that never says that it is one.
-BROKEN = r"""printf '\357\273\277data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n' \
-    > broken.sse"""
+# A shape that public reports tell of: the failure as text inside a 200.
+BROKEN = r"""printf 'data: {"error": "out of memory"}\n\n' > broken.sse"""
+JUDGED = ("conformance", "judge", "broken.sse", "--select", "err.*")
 
 
 def output(*words: str, cwd: Path = ROOT, code: int = 0) -> str:
@@ -56,8 +55,8 @@ def judged() -> str:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         subprocess.run(["sh", "-c", BROKEN], cwd=folder, check=True)
-        text = output("conformance", "judge", "broken.sse", cwd=folder, code=1)
-    return shown(f"{BROKEN}\n$ conformance judge broken.sse", text)
+        text = output(*JUDGED, cwd=folder, code=1)
+    return shown(f"{BROKEN}\n$ {shlex.join(JUDGED)}", text)
 
 
 def quick() -> str:

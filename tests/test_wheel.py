@@ -107,7 +107,7 @@ def test_a_recorded_stream_is_judged_from_another_folder(commands: Path, tmp_pat
     words = ("judge", "a.sse", "--json", "-")
     report = json.loads(run(commands / "conformance", *words, cwd=tmp_path, code=1))
     failed = {r["id"] for r in report["results"] if r["verdict"] == "fail"}
-    assert "chunk.missing-key" in failed
+    assert "fin.missing" in failed
 
 
 def test_the_server_lists_its_faults_from_another_folder(commands: Path, tmp_path: Path) -> None:
