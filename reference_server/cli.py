@@ -13,6 +13,7 @@ import trio
 
 from reference_server.bridge import Bridge
 from reference_server.engine.scripted import ScriptedEngine
+from reference_server.faults.table import HEADER, find, listing, seams_for
 from reference_server.wire.server import Server, Settings
 
 DRAIN_SECONDS = 10.0
@@ -29,6 +30,9 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0 after a shutdown, 2 when it could not start."""
     options = _parser().parse_args(argv)
+    if options.list_faults:
+        print(listing())
+        return 0
     problem = _problem(options)
     if problem:
         print(f"reference-server: {problem}", file=sys.stderr)
@@ -51,6 +55,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--max-waiting", type=int, help="refuse with 429 beyond this queue")
     parser.add_argument("--heartbeat", type=float, metavar="S", help="comment after S silent s")
     parser.add_argument("--api-key-env", metavar="NAME", help="variable that holds the API key")
+    parser.add_argument(
+        "--fault", action="append", default=[], metavar="ID", help="break this on purpose (repeat)"
+    )
+    parser.add_argument(
+        "--allow-faults", action="store_true", help=f"let requests ask for faults ({HEADER}: ID)"
+    )
+    parser.add_argument("--list-faults", action="store_true", help="print all faults and exit")
     return parser
 
 
@@ -68,6 +79,14 @@ def _problem(options: argparse.Namespace) -> str | None:
         return "--heartbeat must be positive"
     if options.api_key_env and not os.environ.get(options.api_key_env):
         return f"--api-key-env: the environment variable {options.api_key_env} is not set"
+    return next(filter(None, map(_unknown_fault, options.fault)), None)
+
+
+def _unknown_fault(name: str) -> str | None:
+    try:
+        find(name)
+    except KeyError as error:
+        return f"--fault: {error.args[0]}"
     return None
 
 
@@ -80,7 +99,8 @@ async def _serve(options: argparse.Namespace) -> int:
         heartbeat=options.heartbeat,
         api_key=key,
     )
-    server = Server(bridge, settings)
+    faults = [find(name) for name in options.fault]
+    server = Server(bridge, settings, seams=seams_for(faults, options.allow_faults))
     listeners = await trio.open_tcp_listeners(options.port, host=options.host)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bridge.run)

@@ -22,6 +22,8 @@ class Act(Enum):
     CLOSE = "close"  # send FIN, write nothing more
     RESET = "reset"  # send RST
     STALL = "stall"  # write nothing more and keep the socket open
+    BEAT = "beat"  # from now on only comments, for ever
+    FINISH = "finish"  # end the body here, rightly framed; what would follow is not written
 
 
 class Part(Enum):
@@ -76,6 +78,10 @@ class Seams:
     def plain(self, document: Document) -> Document:
         """The document of an answer that is not streamed."""
         return document
+
+    def whole(self, answer: Answer) -> Answer:
+        """The 2xx answer that carries such a document."""
+        return answer
 
     def refusal(self, answer: Answer) -> Answer:
         """A 4xx or 5xx answer."""

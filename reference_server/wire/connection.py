@@ -13,12 +13,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
+from typing import Any
 
 import h11
 import trio
 
 from reference_server.clock import Clock
 from reference_server.seams import CLEAN, Act, Answer, Part, Seams
+from reference_server.wire import sse_writer
 from reference_server.wire.errors import ApiError
 
 Fields = Sequence[tuple[bytes, bytes]]
@@ -69,6 +71,8 @@ class Connection:
         self._idle: trio.CancelScope | None = None
         self._last = False
         self._headless = False  # the request was HEAD
+        self._ended = False  # the answer's last byte was written
+        self.memory: dict[str, Any] = {}  # what faults remember from one exchange to the next
         self.gone = False
         self.seams: Seams = CLEAN
 
@@ -198,10 +202,14 @@ class Connection:
 
     async def body(self, data: bytes) -> None:
         """A piece of the body, as one chunk where the body is chunked."""
-        await self._frame(Part.BODY, self._h11.send(h11.Data(data=data)))
+        if not self._ended:
+            await self._frame(Part.BODY, self._h11.send(h11.Data(data=data)))
 
     async def finish(self) -> None:
-        await self._frame(Part.END, self._h11.send(h11.EndOfMessage()))
+        """The end of the body. Idempotent."""
+        if not self._ended:
+            self._ended = True
+            await self._frame(Part.END, self._h11.send(h11.EndOfMessage()))
 
     async def _frame(self, part: Part, raw: bytes | None) -> None:
         for piece in self.seams.frame(part, raw or b""):
@@ -220,12 +228,18 @@ class Connection:
         await trio.lowlevel.checkpoint_if_cancelled()
 
     async def act(self, act: Act) -> None:
-        """What only a faulty server does. Does not return."""
+        """What only a faulty server does. All but FINISH never return."""
+        if act is Act.FINISH:
+            await self.finish()
+            return
         if act is Act.RESET and isinstance(self._stream, trio.SocketStream):
             linger = struct.pack("ii", 1, 0)
-            self._stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        if act is not Act.STALL:
+            self._stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        if act in (Act.CLOSE, Act.RESET):
             self.hang_up()
+        while act is Act.BEAT:
+            await self._clock.sleep(1)
+            await self.body(sse_writer.comment("still here"))
         await trio.sleep_forever()
 
     # -- between exchanges -------------------------------------------------------------------
@@ -233,6 +247,7 @@ class Connection:
     async def next_exchange(self) -> bool:
         """Ready for another request? Closes politely when not."""
         self.seams = CLEAN
+        self._ended = False
         both_done = self._h11.our_state is h11.DONE and self._h11.their_state is h11.DONE
         if both_done and not self._last:
             self._h11.start_next_cycle()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -24,18 +23,19 @@ _PREFIX = {"chat": "chatcmpl", "completions": "cmpl"}
 
 @dataclass
 class Exchange:
-    """`created` is in Unix seconds; `heartbeat` in seconds, None for none."""
+    """`id` is unique in this process, `created` in Unix seconds, `heartbeat` in seconds."""
 
     ask: Ask
     connection: Connection
     bridge: Bridge
     seams: Seams
+    id: str
     created: int
     heartbeat: float | None = None
     done: list[Done] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._id = f"{_PREFIX[self.ask.api]}-{secrets.token_hex(12)}"
+        self._id = f"{_PREFIX[self.ask.api]}-{self.id}"
         self._fields = ((b"x-request-id", self._id.encode()),)
         label = Label(self._id, self.created, self.ask.model)
         self._shape: Shape = SHAPES[self.ask.api](self.ask, label)
@@ -72,7 +72,8 @@ class Exchange:
                     pieces.append(self._piece(event))
         document = self.seams.plain(self._shape.document(pieces, self.done))
         body = sse_writer.dumps(document).encode()
-        await self.connection.send(Answer(200, body, fields=self._fields))
+        whole = self.seams.whole(Answer(200, body, fields=self._fields))
+        await self.connection.send(whole)
         return None
 
     def _piece(self, delta: Delta) -> Piece:

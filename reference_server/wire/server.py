@@ -1,10 +1,15 @@
-"""The server: routes, admission, and one task for each connection over any trio stream."""
+"""The server: routes, admission, and one task for each connection over any trio stream.
+
+`Server.seams` decides for each request what is broken on purpose; by default nothing is.
+"""
 
 from __future__ import annotations
 
 import hmac
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import trio
 
@@ -33,8 +38,11 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
 
 
-def clean(request: Request) -> Seams:
-    """No faults, whatever the request says."""
+SeamsFor = Callable[[Request, dict[str, Any]], Seams]
+
+
+def clean(request: Request, memory: dict[str, Any]) -> Seams:
+    """No faults, whatever the request says. `memory` is the connection's."""
     return CLEAN
 
 
@@ -46,12 +54,14 @@ class Server:
         bridge: Bridge,
         settings: Settings | None = None,
         clock: Clock | None = None,
-        seams: Callable[[Request], Seams] = clean,
+        seams: SeamsFor = clean,
+        ids: Callable[[], str] = lambda: secrets.token_hex(12),
     ) -> None:
         self.bridge = bridge
         self.settings = settings or Settings()
         self._clock = clock or Clock()
         self._seams = seams
+        self._ids = ids
         self._connections: set[Connection] = set()
         self._counts = gauges.Counts(started=self._clock.unix())
         self.draining = False
@@ -77,7 +87,7 @@ class Server:
             asked = await connection.read_request()
             if asked is None:
                 return False
-            connection.seams = self._seams(asked)
+            connection.seams = self._seams(asked, connection.memory)
             await self._answer(asked, connection)
         except ApiError as error:
             self._counts.refused += 1
@@ -152,6 +162,7 @@ class Server:
             connection,
             self.bridge,
             connection.seams,
+            self._ids(),
             created=int(self._clock.unix()),
             heartbeat=self.settings.heartbeat,
         )

@@ -6,8 +6,10 @@ chunks before the first token), `delta`, and `document`.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from reference_server.engine.interface import Delta, Done, FinishReason, TokenLogprob
@@ -244,23 +246,29 @@ class CompletionShape(Shape):
     def _logprobs(self, entries: Sequence[TokenLogprob], offset: int) -> Document | None:
         if self.ask.sampling.logprobs is None:
             return None
-        tops = [{token: value for token, _, value in entry.top} or None for entry in entries]
+        spelled = _spelled(entries)
+        shown = zip(spelled, entries, strict=True)
+        tops = [dict(_alternatives(text, entry)) for text, entry in shown]
         return {
-            "tokens": [entry.token for entry in entries],
+            "tokens": spelled,
             "token_logprobs": [entry.logprob for entry in entries],
-            "top_logprobs": tops,
-            "text_offset": _offsets(entries, offset),
+            "top_logprobs": tops if self.ask.sampling.logprobs else None,
+            "text_offset": [
+                offset + length for length in accumulate(map(len, spelled[:-1]), initial=0)
+            ][: len(entries)],
         }
 
 
-def _offsets(entries: Sequence[TokenLogprob], start: int) -> list[int]:
-    """Where each token's text begins, in characters; inside a character: where that one begins."""
-    out: list[int] = []
-    raw = b""
-    for entry in entries:
-        out.append(start + len(raw.decode(errors="ignore")))
-        raw += entry.raw
-    return out
+def _spelled(entries: Sequence[TokenLogprob]) -> list[str]:
+    """What each token adds to the text: a character belongs to the token that completes it."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    return [decoder.decode(entry.raw) for entry in entries]
+
+
+def _alternatives(text: str, entry: TokenLogprob) -> Iterator[tuple[str, float]]:
+    """The alternatives by their text; the chosen token as `tokens` spells it."""
+    for token, raw, value in entry.top:
+        yield (text if raw == entry.raw else token), value
 
 
 SHAPES: dict[str, type[Shape]] = {"chat": ChatShape, "completions": CompletionShape}

@@ -13,11 +13,10 @@ import trio
 import trio.testing
 
 from reference_server.bridge import Bridge
+from reference_server.clock import Clock
 from reference_server.engine.interface import Engine
 from reference_server.engine.scripted import ScriptedEngine
-from reference_server.seams import Seams
-from reference_server.wire.connection import Request
-from reference_server.wire.server import Server, Settings, clean
+from reference_server.wire.server import SeamsFor, Server, Settings, clean
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
@@ -143,11 +142,13 @@ async def serving(
     engine: Engine | None = None,
     max_batch: int = 4,
     step: float = STEP,
-    seams: Callable[[Request], Seams] = clean,
+    seams: SeamsFor = clean,
+    clock: Clock | None = None,
+    **more: Any,
 ) -> AsyncIterator[Running]:
     engine = engine or ScriptedEngine(max_batch, seed=7)
     bridge = Bridge(engine, step)
-    server = Server(bridge, settings, seams=seams)
+    server = Server(bridge, settings, clock, seams, **more)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bridge.run)
         yield Running(server, engine, nursery)
