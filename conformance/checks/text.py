@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from conformance.capture import Json
 from conformance.checks import Findings
-from conformance.checks.live import ENDED, expected, finish_of, last_finish
+from conformance.checks.live import ENDED, events, expected, finish_of, last_finish
 from conformance.checks.place import at_body, at_chunk
 from conformance.checks.stop import chunk_at, own_start, prompt_of, stop_strings
-from conformance.checks.textdiff import corruption
+from conformance.checks.textdiff import corruption, resemblance
 from conformance.checks.tool import MARKUP, calls
+from conformance.chunks import Kind
 from conformance.findings import Abstain, Finding, Level
 from conformance.lifecycle import ChoiceLife
 from conformance.reading import Form, Reading
@@ -119,6 +120,9 @@ def parity_text(reading: Reading) -> Findings:
     text = life.text if life else ""
     if text in control.texts:
         return
+    if any(chunk.kind is Kind.UNREADABLE for chunk in events(reading)):
+        yield Abstain("not-seen", "part of the stream cannot be read")
+        return
     if life and not text and finish_of(life) == "length" and any(c.carries for _, c in life.pieces):
         yield Abstain("reason", "the limit was reached before the answer began")
         return
@@ -131,7 +135,7 @@ def parity_text(reading: Reading) -> Findings:
         return
     at = chunk_at(life, _split(text, plain)) if life and text else None
     said = f"streamed and plain text differ at character {_split(text, plain)}: "
-    said += name or "no known corruption"
+    said += name or resemblance(text, plain) or "no known corruption"
     if at is not None:
         yield at_chunk(reading, reading.chunks[at], "U05", said)
     else:

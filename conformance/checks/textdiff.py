@@ -31,13 +31,18 @@ def corruption(
         (_squeezed(text) == _squeezed(plain), "whitespace was lost or added"),
         (_doubled(text, plain, pieces), "a piece stands twice"),
         (_leaked(text, plain, *leakable), "what should stay inside leaked out"),
-        (plain.endswith(text) and 2 * len(text) >= len(plain), "the beginning is missing"),
-        (_swallowed(text, plain), "a piece in the middle is missing"),
         (html.unescape(text) == plain, "characters became HTML entities"),
         (_unescaped(text) == plain, "characters were escaped twice"),
         (_normal(text) == _normal(plain), "characters were normalised"),
     )
     return next((name for hit, name in named if hit), None)
+
+
+def resemblance(text: str, plain: str) -> str | None:
+    """What the difference looks like where sampling may have made it too; None: like nothing."""
+    if plain.endswith(text) and 2 * len(text) >= len(plain):
+        return "the beginning is missing"
+    return "a piece in the middle is missing" if _swallowed(text, plain) else None
 
 
 def _replaced(text: str, plain: str) -> bool:
