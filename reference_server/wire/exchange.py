@@ -54,7 +54,7 @@ class Exchange:
 
     def _works(self) -> Iterator[Work]:
         ask = self.ask
-        answer = "".join(call.arguments for call in ask.calls) if ask.calls else ask.answer
+        answer = "".join(call.written for call in ask.calls) if ask.calls else ask.answer
         for number, prompt in enumerate(ask.prompts):
             work = Work(f"{self._id}/{number}", prompt, ask.sampling, ask.n, ask.echo, answer)
             # A fault may change what is asked of the engine, never whose work it is.

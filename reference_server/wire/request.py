@@ -26,6 +26,11 @@ class Call:
     name: str
     arguments: str
 
+    @property
+    def written(self) -> str:
+        """What the model generates: the name is paid for like any other text."""
+        return f"{self.name}\n{self.arguments}"
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:

@@ -142,7 +142,9 @@ class ChatShape(Shape):
         text = "".join(gathered.text)
         message: Document = {"role": "assistant", "content": text, "refusal": None}
         if self.ask.calls:
-            message |= {"content": None, "tool_calls": self._whole_calls(index, text)}
+            message["content"] = None
+            if calls := self._whole_calls(index, text):
+                message["tool_calls"] = calls
         finish = None if gathered.finish is None else self._finish(gathered.finish)
         entries = None if self.ask.calls else self._logprobs(gathered.logprobs)
         return {"index": index, "message": message, "logprobs": entries, "finish_reason": finish}
@@ -159,24 +161,24 @@ class ChatShape(Shape):
         return reason.value
 
     def _fragments(self, piece: Piece) -> Iterator[Document]:
-        """The piece cut where one call's arguments end and the next one's begin."""
+        """The piece cut where one call ends and the next one begins. A name comes whole."""
         at = self._written[piece.index]
         self._written[piece.index] = end = at + len(piece.text)
         for number, (call, begin, stop) in enumerate(self._spans()):
-            text = piece.text[max(begin - at, 0) : max(min(stop, end) - at, 0)]
-            if not text:
-                continue
-            if (piece.index, number) not in self._named:
+            if end >= begin and (piece.index, number) not in self._named:
                 self._named.add((piece.index, number))
                 yield {"index": number, **self._call(piece.index, number, call, "")}
-            yield {"index": number, "function": {"arguments": text}}
+            text = piece.text[max(begin - at, 0) : max(min(stop, end) - at, 0)]
+            if text:
+                yield {"index": number, "function": {"arguments": text}}
 
     def _spans(self) -> Iterator[tuple[Call, int, int]]:
-        """Where each call's arguments stand in the engine's text."""
-        begin = 0
+        """Where each call's arguments stand in the engine's text; its name stands before them."""
+        end = 0
         for call in self.ask.calls:
-            yield call, begin, begin + len(call.arguments)
-            begin += len(call.arguments)
+            begin = end + len(call.written) - len(call.arguments)
+            end += len(call.written)
+            yield call, begin, end
 
     def _call(self, index: int, number: int, call: Call, arguments: str) -> Document:
         name = f"call_{self.label.id[-12:]}_{index}_{number}"
@@ -187,7 +189,7 @@ class ChatShape(Shape):
         return [
             self._call(index, number, call, text[begin:end])
             for number, (call, begin, end) in enumerate(self._spans())
-            if text[begin:end]
+            if len(text) >= begin
         ]
 
     def _logprobs(self, entries: Sequence[TokenLogprob]) -> Document | None:

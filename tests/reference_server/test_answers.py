@@ -236,9 +236,23 @@ def test_after_a_tool_result_the_answer_is_text() -> None:
     assert choice["finish_reason"] == "stop"
 
 
-def test_a_call_cut_by_the_limit_finishes_with_length() -> None:
-    body = chat("Weather?", tools=[tool()], tool_choice="required", max_tokens=2)
-    assert ask(body).json["choices"][0]["finish_reason"] == "length"
+@pytest.mark.parametrize("limit", range(1, 8))
+def test_a_call_cut_by_the_limit_finishes_with_length(limit: int) -> None:
+    body = chat("Weather?", tools=[tool()], tool_choice="required", max_tokens=limit)
+    choice = ask(body).json["choices"][0]
+    assert choice["finish_reason"] == "length"
+    (call,) = choice["message"].get("tool_calls", [None])
+    whole = '{"city":"Paris"}'
+    assert call is None or (call["function"]["name"] == "weather" and call["id"])
+    assert call is None or whole.startswith(call["function"]["arguments"])
+    assert (call is None) == (limit < 2)
+
+
+def test_a_call_pays_for_its_name_and_has_no_more_deltas_than_tokens() -> None:
+    body = chat("Weather?", tools=[tool()], tool_choice="required", stream=True)
+    reply = ask({**body, "stream_options": {"include_usage": True}})
+    carrying = [delta for delta in deltas(reply) if "tool_calls" in delta]
+    assert len(carrying) <= reply.chunks[-1]["usage"]["completion_tokens"]
 
 
 @pytest.mark.parametrize(
