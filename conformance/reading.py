@@ -255,6 +255,8 @@ def _form(
     status: int | None,
     content_type: str | None,
 ) -> Form:
+    if request.method != "POST":
+        return Form.OTHER
     headless = capture.layer in (Layer.WIRE, Layer.UNFRAMED) and status is None
     if headless:
         return Form.NOTHING

@@ -20,7 +20,7 @@ from conformance.checks.live import (
     type_name,
 )
 from conformance.checks.place import at_body, at_chunk
-from conformance.chunks import ABSENT, Chunk, Kind, member
+from conformance.chunks import ABSENT, Choice, Chunk, Kind, member
 from conformance.findings import Abstain, Finding, Level
 from conformance.lifecycle import Outcome
 from conformance.reading import Form, Reading
@@ -233,7 +233,7 @@ def usage_under_count(reading: Reading) -> Findings:
         yield Abstain("not-recorded", "no closing usage")
         return
     lives = expected(reading)
-    pieces = sum(choice.carries for life in lives for _, choice in life.pieces)
+    pieces = sum(_costs(choice) for life in lives for _, choice in life.pieces)
     chunk, limit = closing[-1][1], limit_of(reading)
     cut = len(lives) == 1 == reading.n and finish_of(lives[0]) == "length"
     total = closing[-1][2].get("total_tokens")
@@ -246,6 +246,17 @@ def usage_under_count(reading: Reading) -> Findings:
     elif used < pieces:
         said = f"{pieces} deltas bring text and completion_tokens is {used}"
         yield at_chunk(reading, chunk, "Z17", said, Level.SHOULD)
+
+
+def _costs(choice: Choice) -> bool:
+    """Text of any kind. A call's id and name may be the server's own words, its arguments not."""
+    strings = (
+        choice.content,
+        choice.reasoning,
+        choice.refusal,
+        *(t.arguments for t in choice.tools),
+    )
+    return any(isinstance(each, str) and each != "" for each in strings)
 
 
 def usage_details(reading: Reading) -> Findings:
