@@ -40,8 +40,11 @@ _FIELD = re.compile(
     rb"(?im)^(" + "|".join(map(re.escape, CREDENTIAL_FIELDS)).encode() + rb")[ \t]*:[ \t]*"
     rb"([^\r\n]*(?:\r?\n[ \t][^\r\n]*)*)"
 )
-_SCHEME = re.compile(rb"[A-Za-z][A-Za-z0-9-]*[ \t]+(?=[^ \t\r\n])")
-_QUERY = re.compile(rb"(?i)[?&](key|api[-_]?key|access_token|token|sig)=([^&#\s\"']+)")
+# Scheme names stay; any other first word may be the key itself.
+_SCHEME = re.compile(
+    rb"(?i)(?:bearer|basic|digest|negotiate|ntlm|token|api-?key|key|aws4-hmac-sha256)[ \t]+(?=\S)"
+)
+_QUERY = re.compile(rb"(?i)[?&](key|api[-_]?key|access_token|token|sig)=([^&#\s]+)")
 _USERINFO = re.compile(rb"\A[A-Za-z][A-Za-z0-9+.-]*://([^/?#@\s]+)@")
 _HEAD_END = re.compile(rb"\n\r?\n")
 _REFERENCE = re.compile(r"(?s)(.*?)(?:#([a-z0-9-]+))?(?:@([0-9]{1,9}))?")
@@ -166,7 +169,7 @@ def _of_field(field: re.Match[bytes]) -> Iterator[_Found]:
     start = field.start(2)
     if name.endswith("authorization") and (scheme := _SCHEME.match(field[2])):
         start += scheme.end()
-    for line in re.finditer(rb"[^\r\n]+", field[2][start - field.start(2) :]):
+    for line in re.finditer(rb"[^\r\n \t][^\r\n]*", field[2][start - field.start(2) :]):
         text = line[0].rstrip(b" \t")
         at = start + line.start()
         if text.strip(b"*"):  # stars only: masked before
@@ -196,6 +199,7 @@ def _forms(value: bytes) -> dict[str, bytes]:
         forms["json-slash"] = forms["json"].replace(b"/", b"\\/")
     percent = quote(value, safe="")
     forms["percent"] = percent.encode()
+    forms["percent-path"] = quote(value).encode()
     forms["percent-lower"] = re.sub("%..", lambda m: m[0].lower(), percent).encode()
     forms["percent-plus"] = quote_plus(value).encode()
     for before in range(3):
