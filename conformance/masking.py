@@ -85,7 +85,7 @@ def mask(capture: Capture, secrets: Iterable[Secret] = ()) -> Capture:
     for where, data in areas.items():
         gaps = [_Found(m.start, m.start + m.length, "") for m in capture.masks if m.where == where]
         found = [_search(data, [n for n in needles if where != "url" or _is_text(n[0])])]
-        if where == "received" and capture.layer is Layer.WIRE:
+        if where == "received" and capture.layer is Layer.WIRE and needles:
             found.append(_search_chunks(data, needles))
         if where == "request":
             found.append(_search_fields(data, known))

@@ -7,7 +7,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import IntEnum
 from types import MappingProxyType
 from typing import ClassVar, Final
 
@@ -33,20 +33,20 @@ class Span:
     length: int
 
 
-class _At(Enum):
-    """Where in the answer the next byte stands."""
+class _At(IntEnum):
+    """Where in the answer the next byte stands. Integers: a tuple is indexed faster than a dict."""
 
-    STATUS = "status line"
-    FIELDS = "header section"
-    SIZE = "chunk-size line"
-    CHUNK = "chunk-data"
-    ENDING = "after chunk-data"
-    TRAILER = "trailer section"
-    LENGTH = "body of known length"
-    CLOSE = "body up to the close"
-    DONE = "after the end"
-    DEAD = "unreadable"
-    CLOSED = "closed by the peer"
+    STATUS = 0
+    FIELDS = 1
+    SIZE = 2  # a chunk-size line
+    CHUNK = 3  # chunk-data
+    ENDING = 4  # the CRLF after it
+    TRAILER = 5
+    LENGTH = 6  # a body of known length
+    CLOSE = 7  # a body up to the close
+    DONE = 8
+    DEAD = 9  # unreadable
+    CLOSED = 10  # by the peer
 
 
 _FIRST_IN_BODY: Final = {
@@ -122,11 +122,12 @@ class Reader:
         """Take the next bytes from the wire, return the body's bytes among them."""
         self._data, self._pos = data, 0
         out: list[bytes] = []
-        while self._pos < len(data):
+        size = len(data)
+        while self._pos < size:
             piece = self._STEPS[self._at](self)
             if piece:
                 out.append(piece)
-        self._base += len(data)
+        self._base += size
         self._data = b""
         return out[0] if len(out) == 1 else b"".join(out)
 
@@ -154,6 +155,8 @@ class Reader:
         cut = self._data.find(b"\n", self._pos, stop) + 1
         piece = self._data[self._pos : cut or stop]
         self._pos += len(piece)
+        if cut and not self._line:
+            return piece
         self._line += piece
         if cut:
             line = bytes(self._line)
@@ -269,17 +272,21 @@ class Reader:
     def _read_ending(self) -> None:
         if not self._line:
             self._line_at = self._base + self._pos
-        self._line.append(self._data[self._pos])
-        self._pos += 1
-        if self._line == b"\r":
+        piece = self._data[self._pos : self._pos + (1 if self._line else 2)]
+        seen = bytes(self._line) + piece
+        if seen == b"\r":
+            self._line += piece
+            self._pos += 1
             return
-        if bytes(self._line) not in (b"\r\n", b"\n"):
-            self._die("bad-chunk-ending", bytes(self._line))
-            return
-        if self._line == b"\n":
-            self._log.add("bad-chunk-ending", self._line_at, b"\n")
         self._line.clear()
         self._at = _At.SIZE
+        if seen == b"\r\n":
+            self._pos += len(piece)
+        elif seen[:1] == b"\n":
+            self._log.add("bad-chunk-ending", self._line_at, b"\n")
+            self._pos += 1
+        else:
+            self._die("bad-chunk-ending", seen[: 2 if seen[:1] == b"\r" else 1])
 
     def _read_trailer(self) -> None:
         line = self._take_line("bad-trailer")
@@ -320,20 +327,20 @@ class Reader:
     def _ignore(self) -> None:
         self._pos = len(self._data)
 
-    # Each step takes at least one byte, or changes the state to one that does.
-    _STEPS: ClassVar[Mapping[_At, Callable[[Reader], bytes | None]]] = {
-        _At.STATUS: _read_status,
-        _At.FIELDS: _read_field,
-        _At.SIZE: _read_size,
-        _At.CHUNK: _read_chunk,
-        _At.ENDING: _read_ending,
-        _At.TRAILER: _read_trailer,
-        _At.LENGTH: _read_length,
-        _At.CLOSE: _read_close,
-        _At.DONE: _read_excess,
-        _At.DEAD: _ignore,
-        _At.CLOSED: _ignore,
-    }
+    # By `_At`. Each step takes at least one byte, or changes the state to one that does.
+    _STEPS: ClassVar[tuple[Callable[[Reader], bytes | None], ...]] = (
+        _read_status,
+        _read_field,
+        _read_size,
+        _read_chunk,
+        _read_ending,
+        _read_trailer,
+        _read_length,
+        _read_close,
+        _read_excess,
+        _ignore,
+        _ignore,
+    )
     # What a close means there: the anomaly, and whether the message is whole. 8: a chunked body "is
     # incomplete if the zero-sized chunk that terminates the encoding has not been received".
     _AT_CLOSE: ClassVar[Mapping[_At, tuple[str | None, bool]]] = {
