@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from conformance.capture import Capture, End, Given, How, Json, Layer
+from conformance.capture import Capture, End, Given, How, Layer
 from conformance.dossier import CHAT, PATHS, Dossier
 from conformance.findings import Finding, Level, Result
 from conformance.judge import judge
@@ -17,22 +17,22 @@ from conformance.reading import Reading, read
 from conformance.specs import known_cases
 
 CASES = known_cases()
-Record = dict[str, Json]
+Record = dict[str, Any]
 USAGE: Record = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
 ASKS_USAGE: Record = {"stream_options": {"include_usage": True}}
 
 
-def envelope(choices: Json, **extra: Json) -> Record:
+def envelope(choices: Any, **extra: Any) -> Record:
     """A chat chunk around any choices."""
     record: Record = {"id": "c1", "object": "chat.completion.chunk", "created": 1700000000}
     return record | {"model": "m", "choices": choices} | extra
 
 
-def choice(delta: Json, finish: Json = None, index: Json = 0, **extra: Json) -> Record:
+def choice(delta: Any, finish: Any = None, index: Any = 0, **extra: Any) -> Record:
     return {"index": index, "delta": delta, "finish_reason": finish, **extra}
 
 
-def chunk(delta: Json = None, finish: Json = None, index: Json = 0, **extra: Json) -> Record:
+def chunk(delta: Any = None, finish: Any = None, index: Any = 0, **extra: Any) -> Record:
     """A chat chunk with one choice; `extra` stands at the top level."""
     return envelope([choice({} if delta is None else delta, finish, index)], **extra)
 
@@ -41,19 +41,19 @@ def role(index: int = 0) -> Record:
     return chunk({"role": "assistant", "content": ""}, index=index)
 
 
-def say(text: Json, index: int = 0, **extra: Json) -> Record:
+def say(text: Any, index: int = 0, **extra: Any) -> Record:
     return chunk({"content": text}, index=index, **extra)
 
 
-def finish(reason: Json = "stop", index: int = 0, **extra: Json) -> Record:
+def finish(reason: Any = "stop", index: int = 0, **extra: Any) -> Record:
     return chunk({}, reason, index, **extra)
 
 
-def usage_chunk(counts: Json = None) -> Record:
+def usage_chunk(counts: Any = None) -> Record:
     return envelope([], usage=USAGE if counts is None else counts)
 
 
-def without(record: Mapping[str, Json], *keys: str) -> Record:
+def without(record: Mapping[str, Any], *keys: str) -> Record:
     return {key: value for key, value in record.items() if key not in keys}
 
 
@@ -66,7 +66,7 @@ CHUNKS = texts("Hi", " there")
 WITH_USAGE = [{**record, "usage": None} for record in CHUNKS] + [usage_chunk()]
 
 
-def completion(text: Json, finish: Json = None, index: int = 0, **extra: Json) -> Record:
+def completion(text: Any, finish: Any = None, index: int = 0, **extra: Any) -> Record:
     """A completions chunk; `extra` stands in the choice."""
     one: Record = {"index": index, "text": text, "logprobs": None, "finish_reason": finish, **extra}
     return envelope([one]) | {"id": "cmpl-1", "object": "text_completion"}
@@ -88,7 +88,7 @@ def streamed(
     api: str = CHAT,
     done: bool = True,
     how: How = How.FRAMED,
-    **request: Json,
+    **request: Any,
 ) -> Capture:
     """A streamed answer to a request with these members."""
     given = Given(200, "text/event-stream", "/v1" + PATHS[api], {"stream": True, **request})
@@ -96,13 +96,13 @@ def streamed(
     return Capture(body(records, done=done), Layer.BODY, end=End(how, detail=detail), given=given)
 
 
-def plain_chat(text: Json = "Hi there", **extra: Json) -> Record:
+def plain_chat(text: Any = "Hi there", **extra: Any) -> Record:
     message: Record = {"role": "assistant", "content": text}
     record = envelope([{"index": 0, "message": message, "finish_reason": "stop"}], usage=USAGE)
     return record | {"object": "chat.completion"} | extra
 
 
-def plain(record: Json, *, api: str = CHAT, **request: Json) -> Capture:
+def plain(record: Any, *, api: str = CHAT, **request: Any) -> Capture:
     """A non-streamed answer."""
     given = Given(200, "application/json", "/v1" + PATHS[api], {"stream": False, **request})
     received = json.dumps(record, ensure_ascii=False).encode()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from conformance.dossier import COMPLETIONS
@@ -141,7 +143,7 @@ def test_empty_deltas_that_bring_log_probabilities_are_no_flood() -> None:
     assert result("delta.empty-flood", flood).findings == ()
 
 
-PLAIN: list[tuple[str, dict[str, object], dict[str, object]]] = [
+PLAIN: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("a clean answer", {}, {}),
     ("a streamed object", {"object": "chat.completion.chunk"}, {"plain.shape": MUST}),
     ("no choices", {"choices": []}, {"plain.shape": MUST}),
@@ -172,10 +174,10 @@ PLAIN: list[tuple[str, dict[str, object], dict[str, object]]] = [
 
 @pytest.mark.parametrize("row", PLAIN, ids=named)
 def test_a_plain_answer_breaks_just_these_sentences(
-    row: tuple[str, dict[str, object], dict[str, object]],
+    row: tuple[str, dict[str, Any], dict[str, Any]],
 ) -> None:
     _, change, expected = row
-    assert broken(plain(plain_chat(**change))) == expected  # type: ignore[arg-type]
+    assert broken(plain(plain_chat(**change))) == expected
 
 
 def test_a_plain_answer_without_an_id_is_missing_a_member() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from conformance.capture import Capture, How, Json
+from conformance.capture import Capture, How
 from conformance.dossier import COMPLETIONS
 from conformance.findings import Verdict
 from tests.conformance.bodies import (
@@ -44,9 +46,9 @@ CALL = chunk(
         ]
     }
 )
-TOOLS: dict[str, Json] = {"tools": [{"type": "function", "function": {"name": "f"}}]}
+TOOLS: dict[str, Any] = {"tools": [{"type": "function", "function": {"name": "f"}}]}
 NO_KEY = envelope([without(choice({"content": "a"}), "finish_reason")])
-ERROR: dict[str, Json] = {
+ERROR: dict[str, Any] = {
     "error": {"message": "lost", "type": "server_error", "param": None, "code": None}
 }
 
@@ -169,11 +171,12 @@ def test_a_misspelt_key_is_named() -> None:
 
 
 def limited(limit: int, used: int | None, reason: str, *, name: str = "max_tokens") -> Capture:
+    given: dict[str, Any] = {name: limit}
     records = [c | {"usage": None} for c in texts(*"abc", reason=reason)]
     if used is None:
-        return streamed(records, **{name: limit})
-    counts: Json = {"prompt_tokens": 1, "completion_tokens": used, "total_tokens": used + 1}
-    return streamed([*records, usage_chunk(counts)], **{name: limit}, **ASKS_USAGE)
+        return streamed(records, **given)
+    counts: Any = {"prompt_tokens": 1, "completion_tokens": used, "total_tokens": used + 1}
+    return streamed([*records, usage_chunk(counts)], **given, **ASKS_USAGE)
 
 
 LIMITS = [

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from conformance.capture import Capture, Json
+from conformance.capture import Capture
 from conformance.dossier import COMPLETIONS
 from conformance.findings import Verdict
 from tests.conformance.bodies import (
@@ -26,7 +26,7 @@ from tests.conformance.bodies import (
     streamed,
 )
 
-ASKED: dict[str, Json] = {"logprobs": True, "top_logprobs": 2}
+ASKED: dict[str, Any] = {"logprobs": True, "top_logprobs": 2}
 
 
 def entry(token: str, logprob: Any = -0.5, *, raw: Any = ..., top: Any = ()) -> Any:
@@ -39,11 +39,11 @@ def alternative(token: str, logprob: Any) -> Any:
 
 
 def piece(text: str, *entries: Any) -> Record:
-    found: Json = {"content": list(entries)} if entries else None
+    found: Any = {"content": list(entries)} if entries else None
     return envelope([choice({"content": text}, logprobs=found)])
 
 
-def chat(*pieces: Record, **request: Json) -> Capture:
+def chat(*pieces: Record, **request: Any) -> Capture:
     return streamed([role(), *pieces, finish()], **{**ASKED, **request})
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from conformance.capture import Capture, Json
+from conformance.capture import Capture
 from conformance.dossier import COMPLETIONS
 from conformance.findings import Verdict
 from tests.conformance.bodies import (
@@ -24,7 +26,7 @@ from tests.conformance.bodies import (
 )
 
 
-def stopped(*parts: str, stop: Json, reason: str = "stop", **request: Json) -> Capture:
+def stopped(*parts: str, stop: Any, reason: str = "stop", **request: Any) -> Capture:
     return streamed(texts(*parts, reason=reason), stop=stop, **request)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
-from conformance.capture import Capture, Json
+from conformance.capture import Capture
 from conformance.checks.textdiff import corruption, resemblance
 from conformance.dossier import COMPLETIONS, Dossier
 from conformance.findings import Verdict
@@ -29,7 +30,7 @@ from tests.conformance.bodies import (
     texts,
 )
 
-Case = tuple[str, Capture, str | None, dict[str, object]]
+Case = tuple[str, Capture, str | None, dict[str, Any]]
 STOP = "<|assistant|>"
 
 CASES: list[Case] = [
@@ -182,7 +183,7 @@ def test_reasoning_up_to_the_limit_is_no_missing_text() -> None:
     assert (found.verdict, (found.reason or "")[:6]) == (Verdict.INCONCLUSIVE, "reason")
 
 
-def echoed(*pieces: str, prompt: Json = "São Paulo", **request: Json) -> Capture:
+def echoed(*pieces: str, prompt: Any = "São Paulo", **request: Any) -> Capture:
     records = [completion(piece) for piece in pieces]
     return streamed([*records, completion("", "length")], api=COMPLETIONS, echo=True,
                     prompt=prompt, **request)  # fmt: skip
@@ -210,7 +211,7 @@ def test_echo(name: str, capture: Capture, verdict: Verdict) -> None:
 
 def test_each_of_several_prompts_is_echoed_in_its_place() -> None:
     good = [completion("x1", "stop", 0), completion("y2", "stop", 1)]
-    asked: dict[str, Json] = {"echo": True, "prompt": ["x", "y"]}
+    asked: dict[str, Any] = {"echo": True, "prompt": ["x", "y"]}
     assert result("echo.prompt", streamed(good, api=COMPLETIONS, **asked)).verdict is Verdict.PASS
     swapped = [completion("y1", "stop", 0), completion("x2", "stop", 1)]
     assert result("echo.prompt", streamed(swapped, api=COMPLETIONS, **asked)).level is MUST

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from conformance.capture import Json
 from conformance.chunks import ABSENT
 from conformance.findings import Verdict
 from tests.conformance.bodies import (
@@ -28,8 +27,8 @@ from tests.conformance.bodies import (
 )
 
 
-def offer(*names: str, **schema: Json) -> dict[str, Json]:
-    tools: list[Json] = [
+def offer(*names: str, **schema: Any) -> dict[str, Any]:
+    tools: list[Any] = [
         {"type": "function", "function": {"name": name, **schema}} for name in names
     ]
     return {"tools": tools}
@@ -63,7 +62,7 @@ def call(*events: Any, reason: str | None = "tool_calls") -> list[Record]:
     return [role(), *chunks, finish(reason)]
 
 
-def one(*events: Any, **request: Json) -> Any:
+def one(*events: Any, **request: Any) -> Any:
     return streamed(call(*events), **{**OFFER, **request})
 
 

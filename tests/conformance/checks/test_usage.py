@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from conformance.capture import How, Json
+from conformance.capture import How
 from conformance.dossier import Dossier
 from conformance.findings import Verdict
 from tests.conformance.bodies import (
@@ -31,13 +33,13 @@ from tests.conformance.bodies import (
 )
 
 NULLED = WITH_USAGE[:-1]
-ZERO: Json = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
-RUNNING: dict[str, Json] = {
+ZERO: Any = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+RUNNING: dict[str, Any] = {
     "stream_options": {"include_usage": True, "continuous_usage_stats": True}
 }
 
 
-def counts(prompt: Json, completion: Json, total: Json, **more: Json) -> Record:
+def counts(prompt: Any, completion: Any, total: Any, **more: Any) -> Record:
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total, **more}
 
 
@@ -46,7 +48,7 @@ def running(*each: int) -> list[Record]:
     return [role() | {"usage": counts(5, 0, 5)}, *said]
 
 
-def closed(usage: Json) -> list[Record]:
+def closed(usage: Any) -> list[Record]:
     return [*NULLED, usage_chunk(usage)]
 
 
@@ -200,7 +202,7 @@ def test_usage_is_not_missing_from_a_stream_that_did_not_end(how: How) -> None:
     assert result("usage.missing", capture).verdict is Verdict.INCONCLUSIVE
 
 
-def pair(streams: list[Json], answers: list[Json], text: str = "Hi there") -> Dossier:
+def pair(streams: list[Any], answers: list[Any], text: str = "Hi there") -> Dossier:
     return Dossier(
         "pair",
         {
