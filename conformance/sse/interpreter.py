@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
 from conformance.sse.records import EXCERPT, KEPT, Anomaly, Event, Place
 from conformance.sse.utf8 import ill_formed, is_cut_character
 
 BOM = b"\xef\xbb\xbf"
-_FIELDS = (b"data", b"event", b"id", b"retry")
 # Line ends to Unicode and to splitters built on it, but not to the standard. No other character's
 # UTF-8 has these bytes in it, so a search in the raw bytes is exact.
 _SEPARATOR = re.compile(rb"\xe2\x80[\xa8\xa9]|\xc2\x85")
@@ -17,20 +16,23 @@ _SEPARATOR = re.compile(rb"\xe2\x80[\xa8\xa9]|\xc2\x85")
 _FIELD_LIKE = re.compile(rb"[A-Za-z][A-Za-z0-9_-]{0,31}:|[a-z][a-z0-9_-]{0,31}\Z")
 _RETRY_MAX = 2**63 - 1  # 292 million years in ms; a longer delay is reported as this one
 _RETRY_DIGITS = 18  # what surely fits
+_new = tuple.__new__
 
 
-@dataclass(slots=True)
 class Block:
     """What has been read since the last blank line."""
 
-    start: Place
-    data: bytearray = field(default_factory=bytearray)  # the standard's "data buffer", as bytes
-    data_lines: int = 0
-    data_offset: int = 0
+    # Class attributes as defaults: most blocks set few of them, and there is one to every event.
+    data_lines = 0
+    data_offset = 0
     first_data: Place | None = None
     known: Place | None = None  # the first line with a field of the standard
-    type: str = ""
+    type = ""
     retry: int | None = None
+
+    def __init__(self, start: Place) -> None:
+        self.start = start
+        self.data = bytearray()  # the standard's "data buffer", as bytes
 
 
 class Interpreter:
@@ -46,10 +48,12 @@ class Interpreter:
         self.kept: list[Anomaly] = []
         self._id = ""  # the "last event ID buffer": as of the last `id` line
 
-    def content(self, line: bytes, place: Place) -> None:
+    def content(self, line: bytes, at: int, number: int) -> None:
         """A line that is not blank: a comment, a field, or something that should not be there."""
-        if self.block is None:
-            self.block = Block(place)
+        place = _new(Place, (at, number, line[:EXCERPT]))
+        block = self.block
+        if block is None:
+            block = self.block = Block(place)
         if not line.isascii():
             self.check_text(line, place)
         colon = line.find(b":")
@@ -57,26 +61,16 @@ class Interpreter:
         if name in _FIELDS:
             # "If value starts with a U+0020 SPACE character, remove it from value."
             value = len(name) + 1
-            value += line[value : value + 1] == b" "
-            self._known(self.block, name, line, value, place)
+            if line[value : value + 1] == b" ":
+                value += 1
+            if block.known is None:
+                block.known = place
+            _FIELDS[name](self, block, line, value, place)
         elif colon == 0:
             self.comments += 1  # "Ignore the line."
         else:
             self.stray(line, place)
         self.begun = True
-
-    def _known(self, block: Block, name: bytes, line: bytes, value: int, place: Place) -> None:
-        """A field of the standard; `value` is where its value starts in the line."""
-        if block.known is None:
-            block.known = place
-        if name == b"data":
-            self._data(block, line, value, place)
-        elif name == b"event":
-            self._event(block, line[value:], place)
-        elif name == b"id":
-            self._last_id(line[value:], place)
-        else:
-            self._retry(block, line[value:], place)
 
     def _data(self, block: Block, line: bytes, value: int, place: Place) -> None:
         # "Append the field value to the data buffer, then append a single […] LF […]." As bytes,
@@ -95,28 +89,28 @@ class Interpreter:
             for found in _SEPARATOR.finditer(line):
                 self.note("raw-line-separator", place.within(found.start(), found[0]))
 
-    def _event(self, block: Block, value: bytes, place: Place) -> None:
-        block.type = value.decode("utf-8", "replace")
+    def _event(self, block: Block, line: bytes, value: int, place: Place) -> None:
+        block.type = line[value:].decode("utf-8", "replace")
         if block.type not in ("", "message"):
             self.note("event-field", place)
 
-    def _last_id(self, value: bytes, place: Place) -> None:
+    def _last_id(self, block: Block, line: bytes, value: int, place: Place) -> None:
         # "If the field value does not contain U+0000 NULL, then set the last event ID buffer to
         # the field value. Otherwise, ignore the field."
         self.note("id-field", place)
-        if 0 in value:
+        if 0 in line:
             self.note("id-nul", place)
         else:
-            self._id = value.decode("utf-8", "replace")
+            self._id = line[value:].decode("utf-8", "replace")
 
-    def _retry(self, block: Block, value: bytes, place: Place) -> None:
+    def _retry(self, block: Block, line: bytes, value: int, place: Place) -> None:
         # "If the field value consists of only ASCII digits, then interpret the field value as an
         # integer in base ten": what bytes.isdigit() says, and int() alone does not.
         self.note("retry-field", place)
-        if not value.isdigit():
+        if not line[value:].isdigit():
             self.note("bad-retry", place)
             return
-        digits = value.lstrip(b"0") or b"0"
+        digits = line[value:].lstrip(b"0") or b"0"
         block.retry = int(digits) if len(digits) <= _RETRY_DIGITS else _RETRY_MAX
 
     def stray(self, line: bytes, place: Place) -> None:
@@ -130,7 +124,7 @@ class Interpreter:
         if not self.begun:
             self.note("leading-noise", place)
 
-    def blank(self, place: Place, end: int) -> Event | None:
+    def blank(self, at: int, end: int, number: int) -> Event | None:
         """A blank line: "Dispatch the event". `end` is the offset after its LF or CR."""
         block, self.block = self.block, None
         self.last_id = self._id
@@ -141,7 +135,7 @@ class Interpreter:
         if block is not None and block.known is not None:
             self.note("dataless-block", block.known)
         elif self.last_id:
-            self.note("sticky-id", place if block is None else block.start)
+            self.note("sticky-id", Place(at, number, b"") if block is None else block.start)
         return None
 
     def _dispatch(self, block: Block, first_data: Place, end: int) -> Event:
@@ -151,23 +145,24 @@ class Interpreter:
             self.note("empty-data-event", first_data)
         self.ordinal += 1
         return Event(
-            data=block.data.decode("utf-8", "replace"),
-            type=block.type or "message",
-            last_id=self.last_id,
-            retry=block.retry,
-            ordinal=self.ordinal - 1,
-            offset=block.start.offset,
-            end=end,
-            line=block.start.line,
-            data_lines=block.data_lines,
-            data_offset=block.data_offset,
+            block.data.decode("utf-8", "replace"),
+            block.type or "message",
+            self.last_id,
+            block.retry,
+            self.ordinal - 1,
+            block.start.offset,
+            end,
+            block.start.line,
+            block.data_lines,
+            block.data_offset,
         )
 
-    def unfinished(self, line: bytes, place: Place, head: bytes) -> None:
+    def unfinished(self, line: bytes, at: int, number: int, head: bytes) -> None:
         """The end of the stream, perhaps within `line`: "any pending data must be discarded".
 
         `head` is how the pending bytes begin.
         """
+        place = Place(at, number, line[:EXCERPT])
         self.check_text(line, place, cut=True)
         lost = self.block is not None and self.block.known is not None
         if _may_be_field(line):
@@ -176,7 +171,7 @@ class Interpreter:
             self.stray(line, place)
         if lost:
             start = place if self.block is None else self.block.start
-            self.note("unterminated-event", start.within(0, head[:EXCERPT]))
+            self.note("unterminated-event", start.within(0, head))
 
     def check_text(self, line: bytes, place: Place, *, cut: bool = False) -> None:
         """Note what is not UTF-8. `cut`: the stream ended here, perhaps inside a character."""
@@ -195,6 +190,16 @@ class Interpreter:
         if count <= KEPT:
             ordinal = self.ordinal if event is None else event
             self.kept.append(Anomaly(kind, place.offset, place.line, ordinal, place.excerpt))
+
+
+# "Process the field using the steps described below": name → what to do with a line, where its
+# value begins, and where it stands.
+_FIELDS: dict[bytes, Callable[[Interpreter, Block, bytes, int, Place], None]] = {
+    b"data": Interpreter._data,
+    b"event": Interpreter._event,
+    b"id": Interpreter._last_id,
+    b"retry": Interpreter._retry,
+}
 
 
 def _may_be_field(partial: bytes) -> bool:

@@ -38,7 +38,7 @@ class Reader:
         self._partial = bytearray()  # the line being read, as far as earlier feeds brought it
         self._line_at = 0
         self._number = 1  # of the line being read
-        self._cr: tuple[Place, int] | None = None  # the last byte was a CR: where, in which event
+        self._cr: tuple[int, int, int] | None = None  # the last byte, if a CR: offset, line, event
         self._style: str | None = None  # the first line's terminator
         self._crlf = 0  # lines that ended so
         self._bare_cr = 0
@@ -104,7 +104,7 @@ class Reader:
         if self._cr is not None:
             self._settle_cr(self._cr, lf_follows=False)
         line, at = self._unmarked(bytes(self._partial), self._line_at)
-        self._inside.unfinished(line, Place(at, self._number, line[:EXCERPT]), self._head)
+        self._inside.unfinished(line, at, self._number, self._head[:EXCERPT])
 
     def _read(self, data: bytes, pos: int, base: int, events: list[Event]) -> None:
         """The obvious way: cut `data` from `pos` into lines. `base` is its first byte's offset."""
@@ -134,38 +134,39 @@ class Reader:
 
     def _line(self, rest: bytes, end: int, by_cr: bool, events: list[Event]) -> None:
         """One line: what is partial and `rest`; `end` is the offset after its LF or CR."""
-        inside, line = self._inside, rest
+        inside, line, at, number = self._inside, rest, self._line_at, self._number
         if self._partial:
             self._partial += rest
             line, self._partial = bytes(self._partial), bytearray()
-        line, at = self._unmarked(line, self._line_at)
-        terminator = Place(end - 1, self._number, b"\r" if by_cr else b"\n")
+        if not at:
+            line, at = self._unmarked(line, at)
         if by_cr:
-            self._cr = (terminator, inside.ordinal)
-        else:
-            self._ended("LF", terminator, inside.ordinal)
-        place = Place(at, self._number, line[:EXCERPT])
+            self._cr = (end - 1, number, inside.ordinal)
+        elif self._style != "LF":
+            self._ended("LF", Place(end - 1, number, b"\n"), inside.ordinal)
         if line:
-            inside.content(line, place)
-        elif event := inside.blank(place, end):
+            inside.content(line, at, number)
+        elif event := inside.blank(at, end, number):
             events.append(event)
         self._line_at = end
-        self._number += 1
+        self._number = number + 1
 
-    def _settle_cr(self, cr: tuple[Place, int], *, lf_follows: bool) -> int:
+    def _settle_cr(self, cr: tuple[int, int, int], *, lf_follows: bool) -> int:
         """Say what ended the last line, now that the byte after its CR is known.
 
         The line was taken at the CR, which is one of "the ways in which a line can end". Returns
         how many bytes of its terminator follow.
         """
-        place, event = cr
+        offset, number, event = cr
         self._cr = None
         if lf_follows:
             self._crlf += 1
-            self._ended("CRLF", place.within(0, b"\r\n"), event)
             self._line_at += 1
+            if self._style != "CRLF":
+                self._ended("CRLF", Place(offset, number, b"\r\n"), event)
             return 1
         self._bare_cr += 1
+        place = Place(offset, number, b"\r")
         self._inside.note("bare-cr", place, event)
         self._ended("CR", place, event)
         return 0
