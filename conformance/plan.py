@@ -198,16 +198,18 @@ def render(plan: Plan, limits: Limits) -> str:
     lines = [_line("discovery", "", plan.discovery)]
     for phase, jobs in plan.phases():
         lines += [_line(phase.name.lower(), job.name, job.cost) for job in jobs]
-    lines += [f"{'not run':<10} {job.name:<44} {WHY_NOT[why]}" for job, why in plan.dropped]
+    lines += [f"{'not run':<10} {job.name:<44} {WHY_NOT[why][1]}" for job, why in plan.dropped]
     cost = plan.cost
     lines.append(f"at most {cost.requests} requests and {cost.tokens} tokens; {limits.manners}")
     lines.append("a scenario whose connection fails is attempted once more")
     return "\n".join(lines) + "\n"
 
 
+# Why a job is not run → (reason code of the cases that wanted it, words for people).
 WHY_NOT = {
-    "budget": "is over the budget (--max-requests, --max-tokens-total)",
-    "manners": "needs --manners hostile or heavy",
+    "budget": ("budget", "is over the budget (--max-requests, --max-tokens-total)"),
+    "manners": ("budget", "needs --manners hostile or heavy"),
+    "dead": ("net", "was not sent: the target refused the connections before it"),
 }
 
 

@@ -30,6 +30,7 @@ from conformance.report.output import Console, Outputs
 from conformance.run_report import (
     Recorded,
     command_line,
+    is_refused,
     judged,
     report_from,
     transport_failure,
@@ -38,6 +39,8 @@ from conformance.run_setup import Setup, setup_from_args
 from conformance.scenarios import SCENARIOS
 from conformance.scenarios.driver import Driver
 
+DEAD_AFTER = 2  # scenarios whose every connection was refused, second attempts included
+PAUSE = 0.5  # seconds before a second attempt
 Log = Callable[[str], None]
 
 
@@ -186,6 +189,8 @@ class _Runner:
         self._setup, self._recorder, self._recorded, self._log = setup, recorder, recorded, log
         self._endpoints = {endpoint.api: endpoint for endpoint in recorded.endpoints}
         self._places = trio.CapacityLimiter(setup.concurrency)
+        self._refused = 0  # scenarios one after the other that could not connect at all
+        self._begun: set[str] = set()
 
     async def run(self, jobs: Sequence[Job]) -> None:
         async with trio.open_nursery() as nursery:
@@ -205,20 +210,32 @@ class _Runner:
 
     async def _job(self, job: Job) -> None:
         """One scenario, and one more attempt if the transport failed."""
+        if self._refused >= DEAD_AFTER:
+            plan = self._recorded.plan
+            self._recorded.plan = replace(plan, dropped=(*plan.dropped, (job, "dead")))
+            return
         dossier = await self._attempt(job)
         failed = transport_failure(dossier)
         if failed is not None and self._affords(job):
             _keep(self._setup, self._recorded, replace(dossier, name=f"{job.name}-attempt-1"))
+            await trio.sleep(PAUSE)
             dossier = await self._attempt(job)
             failed = transport_failure(dossier)
+        self._refused = self._refused + 1 if is_refused(dossier) else 0
         if failed is not None:
-            abstain: Json = {"reason": "net", "detail": failed}
-            dossier = replace(dossier, picked={**dossier.picked, "abstain": abstain})
+            dossier = self._failed(dossier, failed)
         _keep(self._setup, self._recorded, dossier)
         if self._setup.verbose or sys.stderr.isatty():
             self._log(f"  {job.name}{': ' + failed if failed else ''}")
 
+    def _failed(self, dossier: Dossier, failed: str) -> Dossier:
+        """Said in the report and in the dossier, and not hidden behind what else it holds."""
+        self._recorded.notes = (*self._recorded.notes, f"{dossier.name}: {failed}")
+        abstain: Json = {"reason": "net", "detail": failed}
+        return replace(dossier, picked={**dossier.picked, "abstain": abstain})
+
     async def _attempt(self, job: Job) -> Dossier:
+        self._begun.add(job.name)
         endpoint, scenario = self._endpoints[job.api], SCENARIOS[job.scenario]
         empty = Dossier(
             job.scenario,
@@ -245,7 +262,14 @@ class _Runner:
 
     def _affords(self, job: Job) -> bool:
         """Is there room in the budget for this scenario once more, and all that is to come?"""
-        return (self._recorded.plan.cost + job.cost).within(self._setup.limits)
+        again = SCENARIOS[job.scenario].again
+        return again and (self._recorded.sent + job.cost + self._rest()).within(self._setup.limits)
+
+    def _rest(self) -> Cost:
+        """What every job that has not begun may still cost."""
+        return sum(
+            (job.cost for job in self._recorded.plan.jobs if job.name not in self._begun), Cost()
+        )
 
 
 def _keep(setup: Setup, recorded: Recorded, dossier: Dossier) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from conformance import http1
 from conformance.capture import Capture, How, Json
 from conformance.dossier import APIS, Dossier
-from conformance.findings import Result, Verdict
+from conformance.findings import Finding, Result, Verdict
 from conformance.judge import Policy, judge
 from conformance.masking import CREDENTIAL_FIELDS
 from conformance.plan import WHY_NOT, Cost, Plan
@@ -21,6 +21,7 @@ from conformance.target import Endpoint
 # Roles whose requests may rightly be refused.
 MAY_BE_REFUSED = ("probe", "refused-stream", "refused-plain")
 NO_EXCHANGE_OF_THE_API = ("models",)
+NO_ANSWER = "http.no-answer"  # the check that a death of the target is a failure of
 
 
 @dataclass(slots=True)
@@ -73,7 +74,35 @@ def results_for(
         for api in case.api:
             result = results.get((case.id, api)) or _nothing(case, api)
             out.append(replace(result, reason=_why(case, api, result, recorded)))
-    return out
+    died = finding_of_death(dossiers)
+    return [_with_death(each, died) if each.id == NO_ANSWER else each for each in out]
+
+
+def finding_of_death(dossiers: Sequence[Dossier]) -> Finding | None:
+    """The target answered, then refused every connection to the end: whose scenario was it?"""
+    ends = sorted(
+        ((capture.end.at or 0.0, dossier.name, capture) for dossier in dossiers
+         for captures in dossier.roles.values() for capture in captures),
+        key=lambda each: each[:2],
+    )  # fmt: skip
+    lived = [index for index, (_, _, capture) in enumerate(ends) if not _is_refused(capture)]
+    if not lived or lived[-1] == len(ends) - 1:
+        return None
+    _, name, _ = ends[lived[-1]]
+    count, at = len(ends) - 1 - lived[-1], ends[lived[-1]][0]
+    said = f"after {name} ({at:.1f} s) the target refused all of {count} connections"
+    return Finding("T01", said, dossier=name)
+
+
+def _with_death(result: Result, died: Finding | None) -> Result:
+    if died is None or not died.dossier.startswith(f"{result.api}-"):
+        return result
+    return replace(
+        result,
+        verdict=Verdict.FAIL,
+        reason="the target died",
+        findings=(*result.findings, died),
+    )
 
 
 def _nothing(case: Case, api: str) -> Result:
@@ -89,7 +118,8 @@ def _why(case: Case, api: str, result: Result, recorded: Recorded) -> str | None
         return result.reason
     for job, why in recorded.plan.dropped:
         if (job.api, job.scenario) == (api, case.scenario):
-            return f"budget: {job.name} {WHY_NOT[why]}"
+            code, words = WHY_NOT[why]
+            return f"{code}: {job.name} {words}"
     for dossier in recorded.dossiers:
         abstain = dossier.picked.get("abstain")
         if (dossier.api, dossier.scenario) == (api, case.scenario) and isinstance(abstain, dict):
@@ -159,6 +189,16 @@ def transport_failure(dossier: Dossier) -> str | None:
             if (why := _failure(capture)) is not None:
                 return f"{role}: {why}"
     return None
+
+
+def is_refused(dossier: Dossier) -> bool:
+    """Did none of its exchanges even connect?"""
+    captures = [capture for takes in dossier.roles.values() for capture in takes]
+    return bool(captures) and all(_is_refused(capture) for capture in captures)
+
+
+def _is_refused(capture: Capture) -> bool:
+    return capture.end.how is How.NOT_CONNECTED
 
 
 def _failure(capture: Capture) -> str | None:

@@ -94,4 +94,5 @@ INVALID = Scenario(
     phase=Phase.INVALID,
     manners="hostile",
     alone=True,
+    again=False,  # the malformed requests are counted; one that gets no answer is in the record
 )

@@ -54,6 +54,7 @@ class Scenario:
     phase: Phase = Phase.QUIET
     manners: str = "polite"
     alone: bool = False
+    again: bool = True  # attempt it once more when the network failed
 
     def problem(self, given: Mapping[str, Json]) -> tuple[str, str] | None:
         """(parameter, what was expected) for the first one that cannot be, else None."""

@@ -19,6 +19,7 @@ from conformance.scenarios.scenario import Phase
 from conformance.specs import Case, known_cases
 from conformance.target import CAPABILITIES, Endpoint, Target, parse_url
 
+KNOWN = known_cases()
 BOTH = (Endpoint(CHAT), Endpoint(COMPLETIONS))
 
 
@@ -141,7 +142,7 @@ def test_quick_is_one_stream_and_one_plain_answer() -> None:
 @pytest.mark.parametrize("api", APIS)
 def test_the_default_profile_stays_within_its_numbers(api: str) -> None:
     endpoint = Endpoint(api)
-    plan = make_plan(known_cases(), [endpoint], Limits(), Cost())
+    plan = make_plan(KNOWN, [endpoint], Limits(), Cost())
     refused = len(mistakes(endpoint, stream=True)) * 2
     probes = len(bound(Target(parse_url("http://127.0.0.1/v1")), api))
     assert refused <= MOST == 40
@@ -151,7 +152,7 @@ def test_the_default_profile_stays_within_its_numbers(api: str) -> None:
 @pytest.mark.parametrize("lacking", CAPABILITIES)
 @pytest.mark.parametrize("api", APIS)
 def test_what_discovery_takes_away_never_makes_a_plan_dearer(api: str, lacking: str) -> None:
-    whole = make_plan(known_cases(), [Endpoint(api)], Limits(), Cost())
+    whole = make_plan(KNOWN, [Endpoint(api)], Limits(), Cost())
     full = {job.name: job.cost for job in whole.jobs}
     poor = Endpoint(
         api,
@@ -160,14 +161,14 @@ def test_what_discovery_takes_away_never_makes_a_plan_dearer(api: str, lacking: 
         omit=frozenset({"seed", "temperature"}),
         unsupported={lacking: "no"},
     )
-    for job in make_plan(known_cases(), [poor], Limits(), Cost()).jobs:
+    for job in make_plan(KNOWN, [poor], Limits(), Cost()).jobs:
         assert job.cost.requests <= full[job.name].requests
         assert job.cost.tokens <= full[job.name].tokens
 
 
 def test_every_shipped_case_has_a_scenario_that_takes_its_parameters() -> None:
-    plan = make_plan(known_cases(), BOTH, Limits(), Cost())
-    assert {case.scenario for case in known_cases()} <= set(SCENARIOS)
+    plan = make_plan(KNOWN, BOTH, Limits(), Cost())
+    assert {case.scenario for case in KNOWN} <= set(SCENARIOS)
     assert plan.dropped == ()
 
 

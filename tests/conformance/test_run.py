@@ -1,0 +1,463 @@
+"""`run` from end to end: recorder, plan and judge against servers in the same virtual time."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+import conformance
+from conformance import cli, storage
+from conformance.capture import Json
+from conformance.errors import TargetError, UsageError
+from conformance.findings import Result, Verdict
+from conformance.options import OneLineParser
+from conformance.report import json_report
+from conformance.report.model import Report
+from conformance.run import check, execute
+from conformance.run_options import configure
+from conformance.run_report import Recorded, report_from
+from conformance.run_setup import Setup, setup_from_args
+from reference_server.bridge import Bridge
+from reference_server.engine.scripted import ScriptedEngine
+from reference_server.seams import CLEAN, Seams
+from reference_server.wire.connection import Request
+from reference_server.wire.server import Server, Settings
+from tests.conformance.mini_server import Got, MiniServer, Say, refused
+
+STEP = 0.01  # seconds
+
+
+@dataclass(slots=True)
+class Counted:
+    """The reference server on loopback, and every request that it read."""
+
+    engine: ScriptedEngine
+    url: str
+    got: list[Request]
+
+
+@asynccontextmanager
+async def reference(settings: Settings | None = None) -> AsyncIterator[Counted]:
+    engine = ScriptedEngine(16, seed=7)
+    bridge = Bridge(engine, STEP)
+    got: list[Request] = []
+
+    def keep(request: Request, memory: dict[str, Any]) -> Seams:
+        got.append(request)
+        return CLEAN
+
+    server = Server(bridge, settings, seams=keep)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bridge.run)
+        listeners = await nursery.start(trio.serve_tcp, server.serve_connection, 0)
+        port = listeners[0].socket.getsockname()[1]
+        yield Counted(engine, f"http://127.0.0.1:{port}/v1", got)
+        nursery.cancel_scope.cancel()
+
+
+def setup(url: str, *words: str, environment: dict[str, str] | None = None) -> Setup:
+    parser = OneLineParser()
+    configure(parser)
+    return setup_from_args(parser.parse_args([url, *words]), environment or {})
+
+
+def virtually(main: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        with trio.fail_after(3600):
+            await main()
+
+    trio.run(bounded, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+@dataclass(slots=True)
+class Ran:
+    """A run against the reference server, with both sides' books."""
+
+    setup: Setup
+    recorded: Recorded
+    report: Report
+    got: list[Request]
+    tokens: int
+    took: float
+
+
+def run_reference(*words: str, settings: Settings | None = None, **more: Any) -> Ran:
+    out: list[Ran] = []
+
+    async def main() -> None:
+        async with reference(settings) as server:
+            made = setup(server.url, *words, **more)
+            recorded, start = Recorded(), trio.current_time()
+            await execute(made, recorded, lambda line: None)
+            took = trio.current_time() - start
+            tokens = server.engine.gauges.tokens
+            report = report_from(made, recorded)
+            out.append(Ran(made, recorded, report, server.got, tokens, took))
+
+    virtually(main)
+    return out[0]
+
+
+@pytest.fixture(scope="module")
+def default() -> Ran:
+    """One default run, judged; most tests below look at it."""
+    return run_reference()
+
+
+def bad(results: tuple[Result, ...]) -> list[tuple[str, str | None, str | None]]:
+    worse = (Verdict.FAIL, Verdict.INCONSISTENT, Verdict.NON_STRICT, Verdict.HARNESS_ERROR)
+    return [(each.id, each.api, each.reason) for each in results if each.verdict in worse]
+
+
+def test_the_clean_reference_server_passes_the_default_profile(default: Ran) -> None:
+    assert bad(default.report.results) == []
+    assert default.report.complete
+    assert default.report.exit == 0
+
+
+def test_no_more_is_sent_than_the_printed_bound_says(default: Ran) -> None:
+    bound = default.setup.widest_plan().cost
+    assert len(default.got) == default.recorded.sent.requests <= bound.requests
+    assert 0 < default.tokens <= default.recorded.sent.tokens <= bound.tokens
+
+
+def test_the_recorded_requests_are_those_that_the_server_read(default: Ran) -> None:
+    sent = sorted(
+        b"".join(segment.data for segment in capture.request).partition(b"\r\n\r\n")[2]
+        for dossier in default.recorded.dossiers
+        for captures in dossier.roles.values()
+        for capture in captures
+    )
+    assert sent == sorted(request.body for request in default.got)
+
+
+def test_each_api_costs_at_most_60_generations_40_refusals_and_20_seconds() -> None:
+    for api in ("chat", "completions"):
+        ran = run_reference("--api", api)
+        refusals = [
+            capture
+            for dossier in ran.recorded.dossiers
+            for role, captures in dossier.roles.items()
+            if role.startswith("refused")
+            for capture in captures
+        ]
+        posts = [request for request in ran.got if request.method == "POST"]
+        assert len(refusals) <= 40
+        assert len(posts) - len(refusals) <= 60
+        assert ran.took <= 20
+
+
+def test_every_selected_id_has_one_result_for_each_of_its_apis(default: Ran) -> None:
+    wanted = [
+        (case.id, api) for case in default.setup.cases(("chat", "completions")) for api in case.api
+    ]
+    assert sorted((each.id, str(each.api)) for each in default.report.results) == sorted(wanted)
+
+
+def test_two_reports_of_one_record_are_equal_bytes(default: Ran) -> None:
+    again = report_from(default.setup, default.recorded)
+    assert json_report.dumps(again, line=False) == json_report.dumps(default.report, line=False)
+
+
+def test_dossier_names_are_unique_and_in_the_order_of_the_plan(default: Ran) -> None:
+    names = [dossier.name for dossier in default.recorded.dossiers]
+    assert len(set(names)) == len(names)
+    assert {job.name for job in default.recorded.plan.jobs} <= set(names)
+
+
+def test_concurrency_shortens_the_run_and_alone_scenarios_stay_alone() -> None:
+    one = run_reference("--api", "chat", "--concurrency", "1")
+    four = run_reference("--api", "chat")
+    assert four.took < one.took
+    spans = [
+        (dossier.scenario, span)
+        for dossier in four.recorded.dossiers
+        for span in _spans(dossier.roles.values())
+    ]
+    for scenario, (start, end) in spans:
+        if scenario in ("pair", "stop-cut", "invalid"):
+            overlapping = [other for other, (a, b) in spans if a < end and start < b]
+            assert overlapping in ([], [scenario])  # empty: an answer within one instant
+
+
+def _spans(roles: Any) -> list[tuple[float, float]]:
+    """First connection to last end of each exchange."""
+    return [(capture.sent_at, capture.end.at) for takes in roles for capture in takes]
+
+
+def test_quick_is_two_generations_an_api() -> None:
+    ran = run_reference("--quick")
+    generating = [dossier for dossier in ran.recorded.dossiers if dossier.scenario != "discovery"]
+    assert [d.scenario for d in generating] == ["pair", "pair"]
+    assert {role: len(takes) for role, takes in generating[0].roles.items()} == {
+        "plain": 1,
+        "stream": 1,
+    }
+    assert ran.report.exit == 0
+    assert {each.gate for each in ran.report.results} == {"wire", "shape"}
+
+
+def test_a_budget_is_kept_and_what_it_cost_is_said() -> None:
+    ran = run_reference("--api", "chat", "--max-requests", "20")
+    assert len(ran.got) <= 20
+    reasons = [each.reason or "" for each in ran.report.results]
+    assert any(reason.startswith("budget: chat-") for reason in reasons)
+
+
+def test_captures_are_kept_and_judged_again_alike(tmp_path: Path) -> None:
+    ran = run_reference("--api", "chat", "--captures", str(tmp_path), "--quick")
+    kept = sorted(tmp_path.iterdir())
+    assert {path.stem for path in kept} == {each.name for each in ran.recorded.dossiers}
+    read = {each.name: each for each in map(storage.read, kept)}
+    assert all(read[dossier.name].roles == dossier.roles for dossier in ran.recorded.dossiers)
+
+
+def test_the_api_key_reaches_the_server_and_nothing_else(tmp_path: Path) -> None:
+    key = "sk-secret-0123456789"
+    ran = run_reference(
+        "--quick", "--api", "chat", "--captures", str(tmp_path), "--api-key-env", "THE_KEY",
+        settings=Settings(api_key=key), environment={"THE_KEY": key},
+    )  # fmt: skip
+    assert ran.got[-1].headers["authorization"] == f"Bearer {key}"
+    assert ran.report.exit == 0
+    assert key not in json_report.dumps(ran.report, line=False)
+    assert all(key.encode() not in path.read_bytes() for path in tmp_path.iterdir())
+
+
+# -- servers that fail ----------------------------------------------------------------------------
+
+
+def run_mini(
+    answer: Callable[[Got], Say], *words: str, cancel_after: int | None = None
+) -> tuple[Recorded, Report, list[Got]]:
+    """A run against a few lines; cancelled once the server has read that many requests."""
+    out: list[tuple[Recorded, Report, list[Got]]] = []
+
+    async def main() -> None:
+        scope = trio.CancelScope()
+
+        def counting(got: Got) -> Say:
+            if cancel_after is not None and len(server.got) > cancel_after:
+                scope.cancel()
+            return answer(got)
+
+        server = MiniServer(counting)
+        async with trio.open_nursery() as nursery:
+            made = setup(await server.start(nursery), *words)
+            recorded = Recorded()
+            with scope:
+                await execute(made, recorded, lambda line: None)
+            out.append((recorded, report_from(made, recorded), server.got))
+            nursery.cancel_scope.cancel()
+
+    virtually(main)
+    return out[0]
+
+
+def plain_only(got: Got) -> Say:
+    """A server that knows no streams, and ends every answer properly."""
+    if got.body is None:
+        return Say(200, {"data": [{"id": "m"}]})
+    message: Json = {"role": "assistant", "content": "hi"}
+    choice: Json = {"index": 0, "message": message, "finish_reason": "stop"}
+    base: dict[str, Json] = {"id": "x", "object": "chat.completion", "model": "m", "created": 17}
+    return Say(200, {**base, "choices": [choice]})
+
+
+def failing_on(stream: bool, times: int) -> Callable[[Got], Say]:
+    """Drops the connection of the first few requests of that form, discovery apart."""
+    left = [times]
+
+    def answer(got: Got) -> Say:
+        long_enough = got.body is not None and (got.body.get("max_tokens") or 0) == 16
+        if long_enough and left[0] and bool((got.body or {}).get("stream")) is stream:
+            left[0] -= 1
+            return Say(drop=True)
+        return plain_only(got)
+
+    return answer
+
+
+def test_a_transport_failure_is_one_more_attempt_and_both_are_recorded() -> None:
+    recorded, _, _ = run_mini(failing_on(True, 1), "--api", "chat", "--quick")
+    names = [dossier.name for dossier in recorded.dossiers if dossier.scenario == "pair"]
+    assert names == ["chat-pair-repeats-1-attempt-1", "chat-pair-repeats-1"]
+    assert "abstain" not in recorded.dossiers[-1].picked
+
+
+def test_a_second_transport_failure_is_said_and_never_a_third_attempt() -> None:
+    recorded, report, _ = run_mini(failing_on(True, 9), "--api", "chat", "--quick")
+    pairs = [dossier for dossier in recorded.dossiers if dossier.scenario == "pair"]
+    assert len(pairs) == 2
+    assert pairs[1].picked["abstain"] == {
+        "reason": "net",
+        "detail": "stream: closed without an answer",
+    }
+    assert report.exit != 0
+
+
+def test_a_server_that_answers_nothing_but_errors_is_not_tested() -> None:
+    def answer(got: Got) -> Say:
+        return plain_only(got) if got.body is None else refused(500, "broken")
+
+    _, report, _ = run_mini(answer, "--api", "chat")
+    assert report.exit == 2
+    assert "not tested" in report.problems[0]
+
+
+def test_a_target_that_dies_on_the_way_is_a_failure_of_the_scenario_that_killed_it() -> None:
+    out: list[tuple[Recorded, Report]] = []
+
+    async def main() -> None:
+        async with trio.open_nursery() as outer:
+            inner = await outer.start(_mortal, 16)
+            made = setup(inner.url, "--api", "chat", "--concurrency", "1")
+            recorded = Recorded()
+            await execute(made, recorded, lambda line: None)
+            out.append((recorded, report_from(made, recorded)))
+
+    virtually(main)
+    recorded, report = out[0]
+    results = {each.id: each for each in report.results}
+    died = results["http.no-answer"]
+    assert (died.verdict, report.exit) == (Verdict.FAIL, 1)
+    assert "refused all of " in died.findings[-1].message
+    assert died.findings[-1].dossier in [dossier.name for dossier in recorded.dossiers]
+    assert sum(why == "dead" for _, why in recorded.plan.dropped) > 5
+    assert (results["usage.parity"].reason or "").startswith("net: ")
+
+
+@dataclass(slots=True)
+class Mortal:
+    url: str
+
+
+async def _mortal(
+    most: int, task_status: trio.TaskStatus[Mortal] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """A server that closes its listener after so many requests."""
+
+    def answer(got: Got) -> Say:
+        if len(server.got) == most:
+            nursery.cancel_scope.cancel()
+        return plain_only(got)
+
+    server = MiniServer(answer)
+    async with trio.open_nursery() as nursery:
+        task_status.started(Mortal(await server.start(nursery)))
+
+
+@pytest.mark.parametrize("after", [0, 3, 14])
+def test_an_interrupted_run_leaves_a_whole_report_that_says_so(after: int) -> None:
+    recorded, report, _ = run_mini(plain_only, "--api", "chat", cancel_after=after)
+    assert not recorded.complete
+    assert (report.complete, report.exit) == (False, 2)
+    assert report.results
+    assert json.loads(json_report.dumps(report, line=False))["complete"] is False
+
+
+# -- the command and the door ----------------------------------------------------------------------
+
+
+def test_unreachable_from_the_start_is_one_line_and_exit_2(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(["run", "http://127.0.0.1:1/v1"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "conformance: cannot reach http://127.0.0.1:1/v1: ECONNREFUSED\n"
+
+
+def test_list_requests_prints_the_bound_and_sends_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(["run", "http://127.0.0.1:1", "--list-requests", "--api", "chat"]) == 0
+    assert "at most " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "URL"),
+        (("http://h", "--api", "chats"), "did you mean chat?"),
+        (("http://h", "--select", "nothing.*"), "no check matches"),
+        (("http://h", "--header", "nocolon"), "NAME:VALUE"),
+        (("http://h", "--api-key-env", "NOT_SET_ANYWHERE"), "is not set"),
+        (("https://h", "--cacert", "/nowhere.pem"), "/nowhere.pem"),
+        (("http://h", "--proxy", "socks://x"), "socks"),
+        (("http://h", "--target", "/nowhere.yaml"), "/nowhere.yaml"),
+        (("http://h", "--dialect", "azur"), "did you mean azure?"),
+        (("http://h", "--captures", "/dev/null/x"), "--captures"),
+    ],
+)
+def test_what_cannot_run_is_one_line_and_exit_2(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["run", *words]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
+
+
+@pytest.fixture
+def serving() -> Any:
+    """The reference server in a thread with its own trio, in real time."""
+    started, stop = threading.Event(), threading.Event()
+    urls: list[str] = []
+
+    async def main() -> None:
+        async with reference() as server:
+            urls.append(server.url)
+            started.set()
+            await trio.to_thread.run_sync(stop.wait)
+
+    thread = threading.Thread(target=trio.run, args=(main,))
+    thread.start()
+    assert started.wait(10)
+    yield urls[0]
+    stop.set()
+    thread.join(10)
+
+
+def test_check_is_a_plain_function_that_works_under_asyncio(serving: str) -> None:
+    async def under_asyncio() -> Report:
+        return conformance.check(serving, quick=True, api=("chat",))
+
+    report = asyncio.run(under_asyncio())
+    assert report.exit == 0
+    assert report.complete
+
+
+def test_check_raises_what_the_command_prints() -> None:
+    with pytest.raises(TargetError, match="ECONNREFUSED"):
+        check("http://127.0.0.1:1")
+    with pytest.raises(UsageError, match="not a URL"):
+        check("nothing")
+    with pytest.raises(TypeError, match="no option 'modle'"):
+        check("http://127.0.0.1:1", modle="x")
+
+
+def test_the_command_writes_its_reports(serving: str, tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    words = ["run", serving, "--quick", "--api", "chat", "--json", str(path)]
+    assert cli.main(words) == 0
+    report = json.loads(path.read_text())
+    assert report["exit"] == 0
+    assert report["target"]["url"] == serving
+
+
+def test_the_options_are_complete_without_a_heavy_import() -> None:
+    parser = argparse.ArgumentParser()
+    configure(parser)
+    assert parser.parse_args(["http://h"]).min_conclusive == 80
