@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
 
 import trio
@@ -122,11 +123,17 @@ async def _accept(
     server: Server, listeners: list[trio.SocketListener], accepting: trio.CancelScope
 ) -> None:
     """Accepting can end before the connections do."""
+
+    async def connection(stream: trio.SocketStream) -> None:
+        try:
+            await server.serve_connection(stream)
+        except Exception:
+            # A bug of ours must not take the other connections with it, nor go unseen.
+            traceback.print_exc()
+
     async with trio.open_nursery() as connections:
         with accepting:
-            await trio.serve_listeners(
-                server.serve_connection, listeners, handler_nursery=connections
-            )
+            await trio.serve_listeners(connection, listeners, handler_nursery=connections)
 
 
 async def _drain(server: Server, leaving: trio.CancelScope) -> None:

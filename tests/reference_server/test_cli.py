@@ -1,0 +1,185 @@
+"""The command: its first line, its one-line complaints, its two signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reference_server.cli import main
+from tests.reference_server.client import CHAT, chat
+
+COMMAND = [sys.executable, "-m", "reference_server", "--port", "0"]
+
+
+@contextmanager
+def started(*options: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The process and its API base."""
+    server = subprocess.Popen(
+        [*COMMAND, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    try:
+        assert server.stdout is not None
+        yield server, json.loads(server.stdout.readline())["url"]
+    finally:
+        server.kill()
+        server.communicate()
+
+
+def post(url: str, body: dict[str, object], **headers: str) -> Any:
+    request = urllib.request.Request(
+        url.removesuffix("/v1") + CHAT, json.dumps(body).encode(), headers
+    )
+    return urllib.request.urlopen(request, timeout=20)
+
+
+def test_the_first_line_says_where_it_serves() -> None:
+    with started() as (_, url):
+        assert url.startswith("http://127.0.0.1:")
+        assert json.load(post(url, chat("Say only: hi")))["model"] == "scripted"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--model", "tiny"], "later release"),
+        (["--model", "/some/dir"], "later release"),
+        (["--port", "x"], "invalid int value"),
+        (["--port", "70000"], "0 to 65535"),
+        (["--step-ms", "-1"], "--step-ms"),
+        (["--max-batch", "0"], "--max-batch"),
+        (["--max-waiting", "-1"], "--max-waiting"),
+        (["--heartbeat", "0"], "--heartbeat"),
+        (["--api-key-env", "SURELY_NOT_SET"], "SURELY_NOT_SET is not set"),
+        (["--fault", "sse.bim"], "did you mean sse.bom?"),
+        (["--nonsense"], "--nonsense"),
+    ],
+)
+def test_a_bad_option_is_one_line_and_exit_2(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code: object = main(options)
+    except SystemExit as left:
+        code = left.code
+    assert code == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert len(shown.err.splitlines()) == 1
+    assert said in shown.err
+
+
+def test_a_port_in_use_is_one_line_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert main(["--port", str(taken.getsockname()[1])]) == 2
+    assert "cannot listen on 127.0.0.1" in capsys.readouterr().err
+
+
+def test_list_faults_prints_them_and_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list-faults"]) == 0
+    assert "sse.bom " in capsys.readouterr().out
+
+
+def test_a_fault_of_the_command_line_is_in_every_answer() -> None:
+    with started("--fault", "sse.bom") as (_, url):
+        assert post(url, chat("hi", stream=True)).read().startswith(b"\xef\xbb\xbf")
+
+
+def test_the_api_key_comes_from_the_environment() -> None:
+    with started("--api-key-env", "MY_KEY", MY_KEY="abc") as (_, url):
+        with pytest.raises(urllib.request.HTTPError) as refused:
+            post(url, chat())
+        assert refused.value.code == 401
+        refused.value.close()
+        assert post(url, chat(max_tokens=1), authorization="Bearer abc").status == 200
+
+
+def test_sigterm_lets_a_stream_finish_and_then_ends_with_0() -> None:
+    with started("--step-ms", "20") as (server, url):
+        answer = post(url, chat("Count from 1 to 20", stream=True))
+        assert answer.read(10)
+        server.send_signal(signal.SIGTERM)
+        assert answer.read().rstrip().endswith(b"[DONE]")
+        assert server.wait(timeout=5) == 0
+
+
+def test_a_second_sigterm_stops_at_once() -> None:
+    with started("--step-ms", "20") as (server, url):
+        answer = post(url, chat("Count from 1 to 300", stream=True))
+        assert answer.read(10)
+        server.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        assert server.poll() is None
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(timeout=2) == 0
+        answer.close()
+
+
+def test_a_bug_in_one_connection_does_not_take_the_server_down(tmp_path: Path) -> None:
+    """Stands for any bug: a body reader that raises."""
+    breaker = tmp_path / "broken.py"
+    breaker.write_text(
+        "import sys\n"
+        "from reference_server import cli\n"
+        "from reference_server.wire import fields\n"
+        "parse = fields.parse\n"
+        "def broken(body):\n"
+        "    if b'poison' in body:\n"
+        "        raise ZeroDivisionError('a bug')\n"
+        "    return parse(body)\n"
+        "fields.parse = broken\n"
+        "sys.exit(cli.main(sys.argv[1:]))\n"
+    )
+    server = subprocess.Popen(
+        [sys.executable, str(breaker), "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert server.stdout is not None
+        url = json.loads(server.stdout.readline())["url"]
+        with pytest.raises((urllib.request.HTTPError, OSError)) as refused:
+            post(url, chat("poison"))
+        if isinstance(refused.value, urllib.request.HTTPError):
+            refused.value.close()
+        assert post(url, chat(max_tokens=1)).status == 200
+    finally:
+        server.terminate()
+        _, err = server.communicate(timeout=20)
+    assert "ZeroDivisionError" in err
+
+
+def test_many_threads_are_served_at_once() -> None:
+    with started("--step-ms", "5", "--max-batch", "8") as (_, url):
+        texts: list[str] = []
+
+        def one() -> None:
+            answer = json.load(post(url, chat("Count from 1 to 30")))
+            texts.append(answer["choices"][0]["message"]["content"])
+
+        threads = [threading.Thread(target=one) for _ in range(8)]
+        begun = time.monotonic()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(texts) == 8
+        assert len(set(texts)) == 1
+        assert time.monotonic() - begun < 3
