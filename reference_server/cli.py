@@ -28,6 +28,15 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"reference-server: {message} (see --help)\n")
 
 
+class _Version(argparse.Action):
+    """Reads the metadata only when asked: importing its reader costs start-up time."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        parser.exit(message=f"streamproof {version('streamproof')}\n")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0 after a shutdown, 2 when it could not start."""
     options = _parser().parse_args(argv)
@@ -48,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="reference-server", description=__doc__, epilog=_EXAMPLE)
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     parser.add_argument("--model", default="scripted", help="scripted (no torch needed)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (loopback)")
     parser.add_argument("--port", type=int, default=8000, help="0 picks a free port")
