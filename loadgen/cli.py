@@ -17,7 +17,8 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version
 
-        parser.exit(message=f"streamproof {version('streamproof')}\n")
+        print(f"streamproof {version('streamproof')}")
+        parser.exit()
 
 
 def main(argv: list[str] | None = None) -> int:

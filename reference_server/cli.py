@@ -34,7 +34,8 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version
 
-        parser.exit(message=f"streamproof {version('streamproof')}\n")
+        print(f"streamproof {version('streamproof')}")
+        parser.exit()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
