@@ -292,7 +292,8 @@ def _outcome_without_body(capture: Capture, form: Form, answer: _Answer) -> Outc
 def _streamed(base: Reading, *, dead: bool) -> Reading:
     reader = sse.Reader()
     events = reader.feed(base.body)
-    reader.close()
+    if base.capture.end.how not in (How.LEFT, How.BOUND):
+        reader.close()  # where we went away first, what is pending is no fault of the server
     dialect = base.dialect or DIALECTS["chat"]
     chunks = tuple(chunk_from_event(event, dialect, base.overlay) for event in events)
     machine = Machine(base.n or 1)

@@ -88,6 +88,9 @@ def http_plain_json(reading: Reading) -> Findings:
         yield Abstain("not-recorded")
     elif labelled != "application/json":
         yield _of_type(reading, "T05", f"a plain answer's Content-Type is {labelled}")
+    if not reading.complete and reading.capture.end.how in (How.LEFT, How.CLOCK, How.BOUND):
+        yield _END_UNSEEN
+        return
     document = reading.document
     several = document is not None and any(flaw.kind == "several" for flaw in document.flaws)
     if document is not None and (several or not isinstance(document.value, dict)):
@@ -169,10 +172,15 @@ def http_content_encoding(reading: Reading) -> Findings:
 def http_keep_alive(trial: Trial) -> Findings:
     """T17: after a finished answer the connection carries another, or said that it would close."""
     first, second = _both(trial)
-    if first is None or second is None:
+    if first is None:
         yield Abstain("net", "the first exchange did not finish")
     elif _says_close(first):
         yield Abstain("not-seen", "the server announced Connection: close")
+    elif second is None and trial.dossier.picked.get("reused") is False:
+        end = first.head.end if first.head else 0
+        yield Finding("T17", "the connection was closed after a whole answer, unannounced", end)
+    elif second is None:
+        yield Abstain("not-seen", "no second request was sent")
     elif second.head is None:
         how = second.capture.end.how.value
         yield Finding("T17", f"the second request on the connection got no answer ({how})", take=1)

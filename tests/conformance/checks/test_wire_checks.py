@@ -271,6 +271,19 @@ def test_what_we_left_is_no_truncation(how: How) -> None:
     assert found.verdict is Verdict.INCONCLUSIVE
 
 
+@pytest.mark.parametrize("how", [How.LEFT, How.BOUND])
+@pytest.mark.parametrize("check", ["sse.unterminated-event", "sse.invalid-utf8"])
+def test_an_event_that_we_cut_is_not_pending(check: str, how: How) -> None:
+    cut = bare(sse(ROLE, TEXT, tail="") + 'data: {"a": "\u20ac'.encode()[:-1], how)
+    assert result(check, cut).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("how", [How.LEFT, How.BOUND, How.CLOCK])
+def test_a_document_that_we_cut_is_not_judged(how: How) -> None:
+    cut = wire(PLAIN.received[:-1], stream=False, how=how)
+    assert result("http.plain-json", cut).verdict is Verdict.INCONCLUSIVE
+
+
 def second(received: bytes, how: How = How.FRAMED, early: bytes = b"") -> Capture:
     return wire(received, how=how, connection=1, ordinal=1, early=early)
 
@@ -287,6 +300,14 @@ def test_a_connection_that_dies_without_a_word_is_found() -> None:
     dead = second(b"", how=How.CLOSED)
     found = result("http.keep-alive", GOOD, dead, scenario="keep-alive")
     assert found.verdict is Verdict.NON_STRICT
+
+
+@pytest.mark.parametrize("reused", [False, None])
+def test_a_close_after_a_whole_answer_has_to_be_announced(reused: bool | None) -> None:
+    picked: dict[str, Json] = {} if reused is None else {"reused": reused}
+    dossier = Dossier("keep-alive", {"stream": (GOOD,)}, picked=picked, name="d")
+    (found,) = judge([dossier], (CASES["http.keep-alive"],))
+    assert found.verdict is (Verdict.NON_STRICT if picked else Verdict.INCONCLUSIVE)
 
 
 def test_an_announced_close_is_no_fault() -> None:
