@@ -14,10 +14,11 @@ from conformance.capture import Capture, How, Json
 from conformance.dossier import APIS, CHAT, COMPLETIONS, PATHS, Dossier
 from conformance.errors import TargetError
 from conformance.reading import Reading, read
-from conformance.recorder import Clocks, Exchange, Recorder
+from conformance.recorder import Recorder
 from conformance.scenarios import asks
 from conformance.scenarios.asks import Ask
 from conformance.scenarios.driver import Driver
+from conformance.script import Clocks, Exchange
 from conformance.target import CAPABILITIES, Endpoint, Target, request_bytes
 
 PROBE_TOKENS = 4

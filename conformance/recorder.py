@@ -18,7 +18,6 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
 import trio
 
@@ -26,72 +25,11 @@ from conformance import http1, sse
 from conformance.capture import Capture, End, How, Read, Segment
 from conformance.connect import Door, NotConnected, TlsCut, TlsFailed, Wire, connect, reason_of
 from conformance.masking import Secret, mask
+from conformance.script import Exchange
 
 LATE_AT_MOST = 64 * 1024
 SENTINEL = "[DONE]"
 ROUNDING = 1e-6  # seconds; trio's deadline and our own sum may differ in the last bits
-
-
-@dataclass(frozen=True, slots=True)
-class Clocks:
-    """Patience in seconds.
-
-    `connect`: TCP and TLS. `first_byte`: from the request's last byte to the answer's first.
-    `progress`: since the last progress: the first byte, the end of the head, and then an event
-    with data where the script asks for events and the answer is an event stream, else any body
-    byte. Comments, blank lines and half events are no progress. `closing`: since the sentinel
-    `[DONE]`; it runs out as "progress". `total`: the whole exchange, connecting included.
-    """
-
-    connect: float = 10.0
-    first_byte: float = 60.0
-    progress: float = 60.0
-    closing: float = 5.0
-    total: float = 300.0
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """The most we take in, in bytes; `reads` is a number and reported as the bound "body"."""
-
-    head: int = 256 * 1024
-    body: int = 8 * 1024 * 1024
-    event: int = 4 * 1024 * 1024
-    reads: int = 250_000
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """When and how our side hangs up; the first condition that comes true.
-
-    `how`: a member of capture.LEAVES. `events`: after that many events with data (0: once the
-    request has left). `seconds`: that long after the request's last byte.
-    """
-
-    how: str
-    events: int | None = None
-    seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """The script of one exchange.
-
-    `request`: the bytes to send, one write a segment. `events`: read the body as an event stream
-    (needed by `leave.events`, `patience` and the stricter progress clock). `patience`: seconds
-    from the request to the first event with data, then we leave by FIN. `linger`: seconds to go on
-    reading after the end, for bytes that should not be there.
-    """
-
-    request: tuple[bytes, ...]
-    method: str = "POST"
-    events: bool = False
-    leave: Leave | None = None
-    patience: float | None = None
-    linger: float = 0.0
-    clocks: Clocks = field(default_factory=Clocks)
-    bounds: Bounds = field(default_factory=Bounds)
-    url: str | None = None
 
 
 class Recorder:

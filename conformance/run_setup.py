@@ -14,10 +14,10 @@ from conformance.dossier import APIS
 from conformance.errors import UsageError
 from conformance.masking import Secret
 from conformance.plan import Cost, Limits, Plan, make_plan
-from conformance.recorder import Clocks
 from conformance.run_options import DEFAULT_KEY
 from conformance.scenarios import SCENARIOS
 from conformance.scenarios.scenario import default
+from conformance.script import Clocks
 from conformance.selection import Selection, check_clients, one_of, select
 from conformance.specs import Case, Profile, known_cases, load_profile, specs_dir
 from conformance.target import (

@@ -25,6 +25,7 @@ OURS: Mapping[str, tuple[str, ...]] = {
         "conformance.capture",
         "conformance.connect",
         "conformance.recorder",
+        "conformance.script",
         "conformance.http1",
         "conformance.sse",
         "conformance.chunks",

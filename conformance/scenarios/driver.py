@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 
 from conformance.capture import Capture, Json
 from conformance.dossier import Dossier
-from conformance.recorder import Bounds, Clocks, Connection, Exchange, Recorder
+from conformance.recorder import Connection, Recorder
 from conformance.scenarios.asks import Ask
+from conformance.script import Bounds, Clocks, Exchange
 from conformance.target import Endpoint, Target, request_bytes
 
 LINGER = 0.25  # seconds; long enough for what a server writes by mistake after its last chunk

@@ -33,12 +33,12 @@ WRONG_CHAT: Mapping[str, Mapping[str, Json]] = {
     "messages-text": {"messages": "Say only: hi"},
     "messages-empty": {"messages": []},
     "role-missing": {"messages": [{"content": "Say only: hi"}]},
-    "top-logprobs-range": {"logprobs": True, "top_logprobs": 9999},
+    "top-logprobs-range": {"logprobs": True, "top_logprobs": 21},  # one more than documented
     "tools-text": {"tools": "get_weather"},
 }
 WRONG_COMPLETIONS: Mapping[str, Mapping[str, Json]] = {
     "prompt-object": {"prompt": {"text": "Say only: hi"}},
-    "logprobs-range": {"logprobs": 9999},
+    "logprobs-range": {"logprobs": 21},
     "logprobs-text": {"logprobs": "all"},
     "suffix-number": {"suffix": 5},
     "echo-text": {"echo": "yes"},
@@ -49,7 +49,8 @@ def mistakes(endpoint: Endpoint, *, stream: bool) -> dict[str, Mapping[str, Json
     """Name of the mistake → the body that makes it; always the same for one endpoint."""
     good = ask.template(endpoint, ask.HI[endpoint.api], ask.SHORT, stream=stream)
     limits: dict[str, Mapping[str, Json]] = {
-        "limit-negative": {endpoint.limit: -1},
+        # Not -1: llama.cpp reads that as "no limit" and would fill its context.
+        "limit-negative": {endpoint.limit: -7},
         "limit-text": {endpoint.limit: "many"},
     }
     special = WRONG_CHAT if endpoint.api == CHAT else WRONG_COMPLETIONS

@@ -14,7 +14,8 @@ from conformance.connect import Door
 from conformance.discovery import Discovery, Found, bound
 from conformance.dossier import APIS, CHAT, COMPLETIONS
 from conformance.errors import TargetError
-from conformance.recorder import Clocks, Recorder
+from conformance.recorder import Recorder
+from conformance.script import Clocks
 from conformance.target import Target, parse_url
 from tests.conformance.mini_server import Got, MiniServer, Say, refused
 

@@ -16,7 +16,8 @@ import trio.testing
 
 from conformance.capture import Capture, How
 from conformance.connect import Door
-from conformance.recorder import Bounds, Clocks, Exchange, Leave, Recorder
+from conformance.recorder import Recorder
+from conformance.script import Bounds, Clocks, Exchange, Leave
 
 REQUEST = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
 OK = b"HTTP/1.1 200 OK\r\n"

@@ -15,7 +15,8 @@ import trustme
 from conformance.capture import Capture, How
 from conformance.connect import Door, tls_context
 from conformance.errors import UsageError
-from conformance.recorder import Clocks, Exchange, Leave, Recorder
+from conformance.recorder import Recorder
+from conformance.script import Clocks, Exchange, Leave
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -234,3 +235,69 @@ def test_files_that_cannot_be_loaded_are_one_line(tmp_path: Path) -> None:
     broken.write_text("not a certificate")
     with pytest.raises(UsageError, match=r"broken\.pem"):
         tls_context(cert=str(broken))
+
+
+# -- proxies ---------------------------------------------------------------------------------------
+
+
+def through_proxy(
+    authority: trustme.CA, tls: ssl.SSLContext, answer_of_proxy: bytes
+) -> tuple[Capture, list[bytes]]:
+    """An exchange by way of a proxy that answers so, then passes bytes on to the real server."""
+    captures: list[Capture] = []
+    asked: list[bytes] = []
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            port = await serve(served(authority, "service.example"), answer, nursery)
+
+            async def proxy(stream: trio.SocketStream) -> None:
+                asked.append(bytes(await stream.receive_some(65536)))
+                await stream.send_all(answer_of_proxy)
+                upstream = await trio.open_tcp_stream("127.0.0.1", port)
+                async with upstream, trio.open_nursery() as both:
+                    both.start_soon(_pass_on, stream, upstream)
+                    both.start_soon(_pass_on, upstream, stream)
+
+            listeners = await nursery.start(trio.serve_tcp, proxy, 0)
+            address = ("127.0.0.1", listeners[0].socket.getsockname()[1])
+            door = Door("service.example", 443, proxy=address, tls=tls)
+            captures.append(await Recorder(door).exchange(SCRIPT))
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    return captures[0], asked
+
+
+async def _pass_on(source: trio.SocketStream, sink: trio.SocketStream) -> None:
+    try:
+        async for data in source:
+            await sink.send_all(data)
+        await sink.send_eof()
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        pass  # one of the ends is gone, which ends the other as well
+
+
+def test_a_proxy_is_asked_with_connect_and_the_name_is_verified_through_it(
+    authority: trustme.CA, cacert: str
+) -> None:
+    said = b"HTTP/1.1 200 Connection established\r\nProxy-Agent: x\r\n\r\n"
+    capture, asked = through_proxy(authority, tls_context(cacert=cacert), said)
+    assert capture.received == PLAIN
+    assert asked[0].startswith(b"CONNECT service.example:443 HTTP/1.1\r\nHost: service.example:443")
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", "407"),
+        (b"SSH-2.0-x\r\n\r\n", "unreadable"),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 5000, "unreadable"),
+    ],
+)
+def test_a_proxy_that_refuses_is_not_connected(
+    authority: trustme.CA, cacert: str, said: bytes, why: str
+) -> None:
+    capture, _ = through_proxy(authority, tls_context(cacert=cacert), said)
+    assert capture.end.how is How.NOT_CONNECTED
+    assert why in (capture.end.detail or "")

@@ -1,0 +1,91 @@
+"""Connecting: one TCP or unix socket, TLS over it where asked, and the ways of leaving it."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from dataclasses import dataclass
+
+import trio
+
+from conformance import http1
+
+from .tls import Encrypted, TlsFailed, tls_context
+from .wire import NotConnected, Plain, TlsCut, Wire, reason_of
+
+__all__ = [
+    "Door",
+    "NotConnected",
+    "TlsCut",
+    "TlsFailed",
+    "Wire",
+    "connect",
+    "reason_of",
+    "tls_context",
+]
+
+PROXY_HEAD = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Where to connect: `host` and `port` as the URL names them, and the detours.
+
+    `unix` is the path of a socket file; `connect_to` another (host, port) to dial in place of the
+    URL's; `proxy` the (host, port) of an HTTP proxy that is asked with CONNECT. `tls` None is
+    plain TCP; the name that is sent (SNI) and verified is `host`.
+    """
+
+    host: str
+    port: int
+    unix: str | None = None
+    connect_to: tuple[str, int] | None = None
+    proxy: tuple[str, int] | None = None
+    tls: ssl.SSLContext | None = None
+
+
+async def connect(door: Door) -> Wire:
+    """A wire to `door`. Raises NotConnected and TlsFailed; waits as long as it takes."""
+    plain = await _dial(door)
+    try:
+        if door.proxy is not None:
+            await _tunnel(plain, door)
+        if door.tls is None:
+            return plain
+        encrypted = Encrypted(plain, door.tls, door.host)
+        await encrypted.handshake()
+        return encrypted
+    except BaseException:
+        plain.close()
+        raise
+
+
+async def _dial(door: Door) -> Plain:
+    try:
+        if door.unix is not None:
+            stream = await trio.open_unix_socket(door.unix)
+        else:
+            host, port = door.proxy or door.connect_to or (door.host, door.port)
+            stream = await trio.open_tcp_stream(host, port)
+    except OSError as error:
+        raise NotConnected(reason_of(error)) from error
+    except UnicodeError as error:  # the resolver's IDNA step: empty label, label too long
+        raise NotConnected("EAI_NONAME") from error
+    return Plain(socket.socket(fileno=stream.socket.detach()))
+
+
+async def _tunnel(plain: Plain, door: Door) -> None:
+    """RFC 9110 section 9.3.6: any 2xx answer to CONNECT opens the tunnel."""
+    host, port = door.connect_to or (door.host, door.port)
+    authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    await plain.send(f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode())
+    reader = http1.Reader("CONNECT", max_head=PROXY_HEAD)
+    while reader.head is None and not reader.dead:
+        # One byte at a time: what follows the head already belongs to the tunnel.
+        data, _ = await plain.receive(1)
+        if not data:
+            raise NotConnected("the proxy closed the connection")
+        reader.feed(data)
+    if reader.head is None or not 200 <= reader.head.status < 300:
+        status = "an unreadable answer" if reader.head is None else str(reader.head.status)
+        raise NotConnected(f"the proxy answered CONNECT with {status}")
