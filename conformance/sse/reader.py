@@ -9,11 +9,10 @@ from conformance.sse.records import EXCERPT, Anomaly, Event, Place
 
 MAX_EVENT = 64 * 1024 * 1024
 
-# How a block ends that the shortcut knows, by the stream's terminator (None: not yet known): the
-# byte to search; what must stand there; the same with the next block's start; their lengths; what
-# must not stand in the text; how much of the end comes after the byte that dispatches.
+# How a block ends that the shortcut knows, by the stream's terminator: the byte to search; what must
+# stand there; the same with the next block's start; their lengths; what must not stand in the text;
+# how much of the end comes after the byte that dispatches.
 _ENDS = {
-    None: (b"\n", b"\n\n", b"\n\ndata: ", 2, 8, "\r", 0),
     "LF": (b"\n", b"\n\n", b"\n\ndata: ", 2, 8, "\r", 0),
     "CRLF": (b"\r", b"\r\n\r\n", b"\r\n\r\ndata: ", 4, 10, "\n", 1),
 }
@@ -45,6 +44,7 @@ class Reader:
         self._head = b""  # the first bytes of what is pending, enough for an excerpt
         self._head_at = 0
         self._at_ease = shortcut  # the next byte may begin a block for the shortcut
+        self._ends = _ENDS["LF"]  # as long as no line has said otherwise
 
     @property
     def last_id(self) -> str:
@@ -118,14 +118,14 @@ class Reader:
             lf = lf if lf >= pos else _find(data, b"\n", pos)
             cr = cr if cr >= pos else _find(data, b"\r", pos)
             cut = min(lf, cr)
+            if cut == size:
+                self._partial += data[pos:]
+                return
             # The next terminator must suit, or the shortcut would search the same bytes again.
             if self._between_blocks() and (lf < cr if self._style != "CRLF" else cr + 1 == lf):
                 start, pos = pos, self._skim(data, pos, events)
                 if pos > start:
                     continue
-            if cut == size:
-                self._partial += memoryview(data)[pos:]
-                return
             end = base + cut + 1
             if end - self._pending_from() > self.max_event:
                 return
@@ -174,6 +174,7 @@ class Reader:
     def _ended(self, style: str, place: Place, event: int) -> None:
         if self._style is None:
             self._style = style
+            self._ends = _ENDS.get(style, self._ends)
         elif style != self._style:
             self._inside.note("mixed-endings", place, event)
 
@@ -199,8 +200,9 @@ class Reader:
         if start != self._head_at:
             self._head, self._head_at = b"", start
         missing = EXCERPT + len(BOM) - len(self._head)
-        at = start + len(self._head) - base
-        self._head += data[at : at + missing]
+        if missing:
+            at = start + len(self._head) - base
+            self._head += data[at : at + missing]
         if self.fed - start > self.max_event:
             self._give_up(start)
 
@@ -228,12 +230,13 @@ class Reader:
     def _skim(self, data: bytes, pos: int, events: list[Event]) -> int:
         """Blocks of one line `data: …` with nothing to note, from `pos`, where a block begins.
 
-        Returns where the first other block begins; `_read` takes that one.
+        Returns where the first other block begins; `_read` takes that one. One long function,
+        because a call for each event would cost what the shortcut saves.
         """
         start = pos + 6
         if data[pos:start] != b"data: ":
             return pos
-        mark, gap, ahead, width, reach, never, after = _ENDS[self._style]
+        mark, gap, ahead, width, reach, never, after = self._ends
         inside, at, number = self._inside, self._line_at, self._number
         base, ordinal, last_id = at - pos, inside.ordinal, inside.last_id
         longest = self.max_event - width
@@ -252,9 +255,12 @@ class Reader:
                 break
             pos = cut + width
             end = base + pos
-            # What `Event(…)` comes to, without its call.
-            made = (text, "message", last_id, None, ordinal, at, end - after, number, 1, at + 6)
-            events.append(_new(Event, made))
+            events.append(  # what `Event(…)` comes to, without its call
+                _new(
+                    Event,
+                    (text, "message", last_id, None, ordinal, at, end - after, number, 1, at + 6),
+                )
+            )
             at = end
             ordinal += 1
             number += 2
