@@ -14,6 +14,8 @@ import trio
 from reference_server.clock import Clock
 from reference_server.engine.interface import Done, Engine, Event, Failure, Gauges, Work
 
+_LAST_WORDS = 1.0  # seconds
+
 
 class Ticket:
     """The events of one exchange's works, in order, until each has its Done or Failure."""
@@ -90,6 +92,8 @@ class Bridge:
                 await self._step_until_idle()
         except Exception:
             self.fail_all("the engine failed")
+            # Time for the streams to say so, before our end takes their tasks with it.
+            await self._clock.sleep(_LAST_WORDS)
             raise
 
     async def _step_until_idle(self) -> None:

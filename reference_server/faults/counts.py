@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from reference_server.engine.interface import Work
-from reference_server.faults.edit import choices, ended, every, having, lacking, mapped, of
+from reference_server.faults.edit import Chunk, choices, ended, every, having, lacking, mapped, of
 from reference_server.faults.fault import Fault, Place
 from reference_server.seams import Document, Part
 
 
-def _reason(new: Any, *old: str) -> Fault:
+def _reason(new: Any, *old: str) -> Chunk:
     """Another finish reason instead of one of `old`, or of any."""
 
     def chunk(place: Place, document: Document) -> Iterable[Document]:
@@ -21,7 +21,7 @@ def _reason(new: Any, *old: str) -> Fault:
         wanted = not old or document["choices"][0]["finish_reason"] in old
         return (ended(document, new) if wanted else document,)
 
-    return Fault("", "", chunk=chunk)
+    return chunk
 
 
 def _early(place: Place, document: Document) -> Iterable[Document]:
@@ -56,33 +56,22 @@ EMPTY_FINISH = choices(mapped("finish_reason", lambda reason: reason or ""))
 FINISH = (
     Fault("fin.key-missing", "no `finish_reason` until the end", chunk=every(NULL_FINISH)),
     Fault("fin.missing", "no finish chunk", chunk=of(Part.FINISH, lambda chunk: ())),
-    replace(_reason(None), id="fin.missing", title="the reason stays null", variant="null"),
+    Fault("fin.missing", "the reason stays null", "null", chunk=_reason(None)),
     Fault("fin.duplicate", "the finish twice", chunk=of(Part.FINISH, lambda chunk: (chunk, chunk))),
     Fault("fin.early", "text after the finish", chunk=_early),
     Fault("fin.empty-string", "an empty reason until the end", chunk=every(EMPTY_FINISH)),
-    replace(_reason("eos_token"), id="fin.unknown-value", title="the reason is `eos_token`"),
-    replace(
-        _reason("abort"), id="fin.unknown-value", title="the reason is `abort`", variant="abort"
-    ),
-    replace(
-        _reason("stop", "tool_calls"), id="fin.tool-calls", title="calls end with the reason stop"
-    ),
-    replace(
-        _reason("stop", "length"),
-        id="fin.length-suspect",
-        title="an answer cut by its limit says stop",
+    Fault("fin.unknown-value", "the reason is `eos_token`", chunk=_reason("eos_token")),
+    Fault("fin.unknown-value", "the reason is `abort`", "abort", chunk=_reason("abort")),
+    Fault("fin.tool-calls", "calls end with the reason stop", chunk=_reason("stop", "tool_calls")),
+    Fault(
+        "fin.length-suspect",
+        "an answer cut by its limit says stop",
+        chunk=_reason("stop", "length"),
     ),
     Fault("fin.limit", "one token more than the limit", work=_looser),
-    replace(
-        _reason("stop", "length"),
-        id="fin.limit",
-        title="the limit is called stop",
-        variant="stop",
-    ),
+    Fault("fin.limit", "the limit is called stop", "stop", chunk=_reason("stop", "length")),
     Fault("fin.max-completion-tokens", "max_completion_tokens is ignored", work=_unlimited),
-    replace(
-        _reason("length", "stop"), id="fin.natural-stop", title="a natural end is called length"
-    ),
+    Fault("fin.natural-stop", "a natural end is called length", chunk=_reason("length", "stop")),
 )
 
 

@@ -51,7 +51,11 @@ class Request:
 
     @property
     def path(self) -> str:
-        return self.target.split("?", 1)[0]
+        """Without the query. RFC 9112, section 3.2.2: "a server MUST accept the absolute-form"."""
+        path = self.target.split("?", 1)[0]
+        scheme, mark, rest = path.partition("://")
+        absolute = mark and scheme.lower() in ("http", "https")
+        return "/" + rest.partition("/")[2] if absolute else path
 
 
 class Connection:

@@ -310,14 +310,18 @@ class Broken(ScriptedEngine):
 
 
 def test_an_engine_that_raises_fails_its_streams_visibly() -> None:
+    last: list[str] = []
+
     async def main() -> None:
         async with serving(engine=Broken(4)) as running:
             reply = await running.post(CHAT, LONG)
-            assert "error" in json.loads(reply.blocks[-1])
+            last.append(reply.blocks[-1])
+            await trio.sleep(5)
 
     with pytest.raises(ExceptionGroup) as raised:
         run(main)
     assert raised.group_contains(ZeroDivisionError)
+    assert json.loads(last[0])["error"]["message"] == "the engine failed"
 
 
 def test_a_drain_lets_streams_finish_and_takes_nothing_new() -> None:

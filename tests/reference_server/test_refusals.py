@@ -199,6 +199,15 @@ def test_wrong_routes_and_methods(path: str, method: str, status: int, allow: st
     run(main)
 
 
+@pytest.mark.parametrize("target", ["http://test/health", "HTTP://t:80/health?x=1", "/health?a"])
+def test_a_target_may_be_absolute_and_have_a_query(target: str) -> None:
+    async def main() -> None:
+        async with serving() as running:
+            assert (await running.connect().get(target)).json == {"status": "ok"}
+
+    run(main)
+
+
 def test_head_gets_the_head_alone() -> None:
     async def main() -> None:
         async with serving() as running:
