@@ -116,6 +116,9 @@ OUTCOMES: dict[tuple[Phase, Close], Outcome] = {
     **{(P.FAILED_AFTER, close): R.ERROR_AFTER_TOKEN for close in Close},
 }
 
+# After these nothing is added to a choice any more.
+_OVER = (P.TERMINATED, P.FAILED_BEFORE, P.FAILED_AFTER)
+
 _STEPS = {
     Kind.DONE: Step.DONE,
     Kind.ERROR: Step.ERROR,
@@ -210,18 +213,24 @@ class Machine:
             self.phase = following
 
     def _advance(self, at: int, chunk: Chunk) -> Step:
+        over = self.phase in _OVER  # what stands behind the end belongs to no choice
         text = late = finished = False
         for choice in chunk.choices:
             index = choice.index if type(choice.index) is int else 0
-            state = self._choices.setdefault(index, _Choice())
+            state = self._choices.get(index) or _Choice()
             gone = bool(state.finishes)
-            ends = isinstance(choice.finish_reason, str) and choice.finish_reason != ""
-            late |= gone and (choice.carries or ends)
-            text |= choice.carries and not gone
+            reason = choice.finish_reason
+            ends = isinstance(reason, str) and reason != ""
+            carries = choice.carries
+            late |= gone and (carries or ends)
+            text |= carries and not gone
             finished |= ends and not gone
+            if over:
+                continue
+            self._choices[index] = state
             state.pieces.append((at, choice))
-            if isinstance(choice.finish_reason, str) and ends:
-                state.finishes.append((at, choice.finish_reason))
+            if isinstance(reason, str) and ends:
+                state.finishes.append((at, reason))
         if finished and not self._unfinished():
             return Step.FINISH
         return Step.TEXT if text else Step.LATE if late else Step.CHUNK

@@ -11,7 +11,8 @@ from conformance.chunks import ABSENT, Choice, Chunk, member
 from conformance.findings import Abstain, Level
 from conformance.reading import Reading
 
-ROLES = ("developer", "system", "user", "assistant", "tool", "function")
+# In the schema, yet not what an answer's author is.
+ROLES = ("developer", "system", "user", "tool", "function")
 _FLOOD = 8  # fewer empty deltas are a hold-back window; a hold-back is legal and no flood
 
 
@@ -33,17 +34,15 @@ def role_missing(reading: Reading) -> Findings:
 
 def role_repeated(reading: Reading) -> Findings:
     """J10: accumulators add strings up: a second role makes `assistantassistant`."""
-    hits = (
-        (reading.chunks[at], "`role` stands again in a later delta")
-        for life in expected(reading)
-        for at, choice in life.pieces[1:]
-        if isinstance(choice.role, str) and choice.role and _had_role(life.pieces, at)
-    )
+    hits = []
+    for life in expected(reading):
+        had = False
+        for at, choice in life.pieces:
+            given = isinstance(choice.role, str) and choice.role != ""
+            if had and given:
+                hits.append((reading.chunks[at], "`role` stands again in a later delta"))
+            had |= given
     yield from grouped(reading, "J10", hits)
-
-
-def _had_role(pieces: tuple[tuple[int, Choice], ...], at: int) -> bool:
-    return any(isinstance(c.role, str) and c.role for before, c in pieces if before < at)
 
 
 def role_value(reading: Reading) -> Findings:
@@ -52,14 +51,14 @@ def role_value(reading: Reading) -> Findings:
         hits = (
             (chunk, f"`role` is {choice.role!r:.60}")
             for chunk, choice in _deltas(reading)
-            if choice.role is not ABSENT and choice.role not in ROLES
-            if (Level.SHOULD if choice.role == "" else None) is level
+            if choice.role not in (ABSENT, "assistant")
+            if (Level.SHOULD if choice.role in ("", *ROLES) else None) is level
         )
         yield from grouped(reading, "J11", hits, level)
 
 
 def delta_content_type(reading: Reading) -> Findings:
-    """J12, J20, K02: content and refusal are a string or null; a completion's text is a string."""
+    """J12, J20, K02: content, refusal: a string or null; text: a string; tool_calls: an array."""
     nested = dialect_of(reading).nested
     allowed = (ABSENT, None) if nested else (ABSENT,)
     hits = [
@@ -71,6 +70,12 @@ def delta_content_type(reading: Reading) -> Findings:
         (chunk, f"`refusal` is {type_name(choice.refusal)}")
         for chunk, choice in _deltas(reading)
         if not isinstance(choice.refusal, str) and choice.refusal not in (ABSENT, None)
+    ]
+    hits += [
+        (chunk, f"`tool_calls` is {type_name(calls)}, not an array")
+        for chunk, choice in _deltas(reading)
+        if (calls := member(choice.delta, "tool_calls")) not in (ABSENT, None)
+        and not isinstance(calls, list)
     ]
     yield from grouped(reading, "J12", hits)
 

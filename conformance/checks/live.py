@@ -6,7 +6,6 @@ What stands behind either is one finding of its own: done.data-after, err.follow
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from conformance.capture import Json
 from conformance.checks.place import at_chunk
@@ -45,19 +44,8 @@ def chunks(reading: Reading) -> tuple[Chunk, ...]:
 
 
 def choices(reading: Reading) -> tuple[ChoiceLife, ...]:
-    """Each choice's life before the end, in order of first appearance."""
-    if reading.life is None:
-        return ()
-    stop = stop_at(reading)
-    cut = (
-        replace(
-            life,
-            pieces=tuple(p for p in life.pieces if p[0] < stop),
-            finishes=tuple(f for f in life.finishes if f[0] < stop),
-        )
-        for life in reading.life.choices
-    )
-    return tuple(life for life in cut if life.pieces)
+    """Each choice's life, in order of first appearance."""
+    return () if reading.life is None else reading.life.choices
 
 
 def expected(reading: Reading) -> tuple[ChoiceLife, ...]:

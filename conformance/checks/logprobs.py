@@ -216,34 +216,35 @@ def logprobs_mismatch(reading: Reading) -> Findings:
     found = _comparable(reading)
     if not found:
         yield _NONE_SEEN
-    held_back = bool(reading.asked("stop"))
     hits = []
     for life in found:
-        if _wrong_bytes(life):
-            continue  # logprobs.bytes tells of it
-        text = spelled = b""
-        for at, choice in life.pieces:
-            part = _spelled(choice)
-            text += choice.text.encode("utf-8", "replace")
-            spelled += part or b""
-            if part is None:
-                break
-            if text != spelled and not _unfinished(text, spelled) and not held_back:
-                said = "the tokens of a chunk do not spell its text"
-                hits.append((reading.chunks[at], said))
-                break
-        else:
-            if not spelled.startswith(text):
-                at = life.pieces[-1][0]
-                hits.append((reading.chunks[at], "the tokens do not spell the text"))
+        at = None if _wrong_bytes(life) else _first_mismatch(life, bool(reading.asked("stop")))
+        if at is not None:
+            said = "the tokens of a chunk do not spell its text"
+            hits.append((reading.chunks[at], said))
     yield from grouped(reading, "L04", hits)
 
 
-def _unfinished(text: bytes, spelled: bytes) -> bool:
+def _first_mismatch(life: ChoiceLife, held_back: bool) -> int | None:
+    """Index of the chunk where tokens and text part; text held back for a stop may come later."""
+    text = spelled = b""
+    for at, choice in life.pieces:
+        part = _spelled(choice)
+        if part is None:
+            return None
+        text += choice.text.encode("utf-8", "replace")
+        spelled += part
+        size = min(len(text), len(spelled))
+        if len(text) > size or text[:size] != spelled[:size]:
+            return at
+        text, spelled = b"", spelled[size:]
+        if spelled and not held_back and not _unfinished(spelled):
+            return at
+    return None
+
+
+def _unfinished(rest: bytes) -> bool:
     """Are the tokens ahead of the text by part of one character?"""
-    if not spelled.startswith(text):
-        return False
-    rest = spelled[len(text) :]
     try:
         rest.decode()
     except UnicodeDecodeError as error:

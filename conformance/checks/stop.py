@@ -12,7 +12,8 @@ from conformance.findings import Abstain, Finding
 from conformance.lifecycle import ChoiceLife
 from conformance.reading import Reading
 
-_LEAST_LEAK = 3  # characters of a stop string at the end that no plain text ends with
+# Characters of a stop string at the end of a text, from which on chance is out of the question.
+_LEAST_SYMBOL, _LEAST_WORD, _LEAST_REST = 3, 4, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +93,21 @@ def _leaks(reading: Reading) -> Iterator[Finding | Abstain]:
         tail = leaked_tail(life.text, stop_strings(reading))
         if not tail or (reading.control and life.text in reading.control.texts):
             continue
-        if len(tail) >= _LEAST_LEAK and not any(c.isalnum() or c.isspace() for c in tail[:2]):
+        if _unnatural(tail, stop_strings(reading)):
             said = f"the text ends with the beginning of a stop string: {tail!r:.60}"
             yield _finding(reading, life, len(life.text) - len(tail), "S04", said)
             return
         yield Abstain("det", f"the text may end with {tail!r:.40} by itself")
+
+
+def _unnatural(tail: str, stops: tuple[str, ...]) -> bool:
+    """Does no text end like this by itself: with a symbol cut off, or well inside a word?"""
+    stop = next(stop for stop in stops if stop.startswith(tail))
+    if len(tail) >= _LEAST_SYMBOL and not any(c.isalnum() or c.isspace() for c in tail[:2]):
+        return True
+    last, rest = tail[-1], stop[len(tail) :]
+    inside = last.isalpha() and len(rest) >= _LEAST_REST and rest[:_LEAST_REST].isalpha()
+    return inside and len(tail) >= _LEAST_WORD
 
 
 def leaked_tail(text: str, stops: tuple[str, ...]) -> str:

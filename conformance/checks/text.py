@@ -39,7 +39,8 @@ def utf8_replacement_char(reading: Reading) -> Findings:
     for life in expected(reading):
         asked = allowed if life.index == 0 else None
         pieces = [(at, choice.text) for at, choice in life.pieces]
-        yield from _broken(reading, pieces, "content", asked)
+        cut = finish_of(life) == "length" and life.text.endswith(BAD)  # U18
+        yield from _broken(reading, pieces, "content", 0 if cut and asked is None else asked)
         thoughts = [(at, choice.reasoning) for at, choice in life.pieces]
         yield from _broken(reading, thoughts, "reasoning", None)
         for call in calls(life):

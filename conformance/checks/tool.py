@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -32,43 +33,46 @@ _ESCAPE = re.compile(r"\\u[0-9a-fA-F]{4}")
 
 @dataclass(slots=True)
 class Call:
-    """One call of one choice. `reused`: it opened on an index that another call had."""
+    """One call of one choice, with its first id and name.
+
+    `reused`: it opened on an index that another call had.
+    """
 
     index: Maybe
-    key: tuple[str, int]
     reused: bool = False
+    id: str | None = None
+    name: str | None = None
     fragments: list[tuple[int, Tool]] = field(default_factory=list)
-
-    @property
-    def id(self) -> str | None:
-        ids = (tool.id for _, tool in self.fragments)
-        return next((i for i in ids if isinstance(i, str) and i), None)
-
-    @property
-    def name(self) -> str | None:
-        names = (tool.name for _, tool in self.fragments)
-        return next((n for n in names if isinstance(n, str) and n), None)
 
     @property
     def arguments(self) -> str:
         parts = (tool.arguments for _, tool in self.fragments)
         return "".join(part for part in parts if isinstance(part, str))
 
+    def add(self, at: int, tool: Tool) -> None:
+        self.fragments.append((at, tool))
+        self.id = self.id or _word(tool.id)
+        self.name = self.name or _word(tool.name)
+
+
+def _word(value: Maybe) -> str | None:
+    return value if isinstance(value, str) and value else None
+
 
 def calls(life: ChoiceLife) -> list[Call]:
-    """Fragments joined by index, or without one by place; a new id begins a new call."""
+    """Fragments joined by index, or without one by place; another id and a name begin a call."""
     open_calls: dict[tuple[str, int], Call] = {}
     out: list[Call] = []
     for at, choice in life.pieces:
         for position, tool in enumerate(choice.tools):
             key = ("index", tool.index) if type(tool.index) is int else ("place", position)
             call = open_calls.get(key)
-            new_id = isinstance(tool.id, str) and tool.id != ""
-            if call is None or (new_id and call.id not in (None, tool.id)):
-                call = Call(tool.index, key, reused=call is not None and key[0] == "index")
+            another = _word(tool.id) is not None and _word(tool.name) is not None
+            if call is None or (another and call.id not in (None, tool.id)):
+                call = Call(tool.index, reused=call is not None and key[0] == "index")
                 open_calls[key] = call
                 out.append(call)
-            call.fragments.append((at, tool))
+            call.add(at, tool)
     return out
 
 
@@ -333,19 +337,23 @@ def tool_resumed(reading: Reading) -> Findings:
     for life in expected(reading):
         opened = calls(life)
         parallel |= len(opened) > 1
-        for call in opened:
-            start = call.fragments[0][0]
-            others = [c.fragments[0][0] for c in opened if c is not call]
-            parts = [at for at, t in call.fragments if isinstance(t.arguments, str) and t.arguments]
-            later = next((at for at in parts if any(start < o < at for o in others)), None)
-            beside = next((at for at in parts if any(start == o < at for o in others)), None)
-            if later is not None:
+        starts = [call.fragments[0][0] for call in opened]  # never falling
+        for call in opened if len(opened) > 1 else ():
+            start, end = call.fragments[0][0], _last_argument(call)
+            after = bisect_right(starts, start)
+            together = after - bisect_left(starts, start) > 1
+            if after < len(starts) and starts[after] < end:
                 said = "arguments of a call go on after a later call opened"
-                yield at_chunk(reading, reading.chunks[later], "C21", said)
+                yield at_chunk(reading, reading.chunks[end], "C21", said)
                 return
-            if beside is not None:
+            if together and start < end:
                 said = "calls that opened together are interleaved"
-                yield at_chunk(reading, reading.chunks[beside], "C21", said, Level.MAY)
+                yield at_chunk(reading, reading.chunks[end], "C21", said, Level.MAY)
                 return
     if not parallel:
         yield Abstain("mat", "one call")
+
+
+def _last_argument(call: Call) -> int:
+    """Index of the last chunk that brings arguments of the call, -1 if none does."""
+    return max((at for at, tool in call.fragments if _word(tool.arguments)), default=-1)

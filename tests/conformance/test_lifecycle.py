@@ -124,6 +124,13 @@ def test_what_has_no_row_is_a_stray(
     assert [(s.at, s.phase, s.step) for s in found.strays] == [(len(records) - 1, phase, step)]
 
 
+@pytest.mark.parametrize("end", ["[DONE]", ERROR])
+def test_what_stands_behind_the_end_belongs_to_no_choice(end: Any) -> None:
+    found = life([role(), say("a"), end, say("b"), say("x", 1), finish()], done=False)
+    assert [(c.index, c.text, c.finishes) for c in found.choices] == [(0, "a", ())]
+    assert found.unfinished == (0,)
+
+
 def test_a_clean_stream_has_no_strays() -> None:
     assert life([*texts("a", "b"), usage_chunk()]).strays == ()
 

@@ -62,6 +62,16 @@ BROKEN: list[Row] = [
         {"role.value": MUST},
     ),
     (
+        "the user's role",
+        streamed([chunk({"role": "user", "content": ""}), *CHUNKS[1:]]),
+        {"role.value": SHOULD},
+    ),
+    (
+        "tool calls as an object",
+        streamed([role(), chunk({"content": "a", "tool_calls": {}}), finish()]),
+        {"delta.content-type": MUST},
+    ),
+    (
         "an empty role on later deltas",
         streamed([role(), chunk({"role": "", "content": "a"}), finish()]),
         {"role.value": SHOULD},

@@ -46,6 +46,8 @@ ROWS: list[Row] = [
     ("wanted", stopped("a beta", stop=["beta"], include_stop_str_in_output=True), {}),
     ("a symbol's beginning at the end", stopped("a", "<|ass", stop=["<|assistant|>"]),
      {"stop.included": MUST}),
+    ("a word cut off", stopped("4\nObser", stop=["Observation:"]), {"stop.included": MUST}),
+    ("one letter less than the stop word", stopped("a banana", stop=["bananas"]), {}),
     ("a word's beginning at the end", stopped("alpha be", stop=["beta"]), {}),
     ("in the second choice", streamed([role(0), role(1), say("x beta", 1), finish("stop", 0),
                                        finish("stop", 1)], n=2, stop=["beta"]),

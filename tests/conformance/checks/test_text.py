@@ -58,6 +58,12 @@ CASES: list[Case] = [
         {"utf8.replacement-char": MUST},
     ),
     (
+        "half a character at the limit",
+        streamed(texts("ok ", "\ufffd", reason="length"), max_tokens=2),
+        None,
+        {"utf8.replacement-char": MUST},
+    ),
+    (
         "halves in the reasoning",
         streamed([role(), chunk({"reasoning_content": "\ufffd\ufffd"}), finish()]),
         None,

@@ -84,6 +84,8 @@ BROKEN: list[Row] = [
      {"tool.name-repeat": MUST}),
     ("the id again", one(first(), tool("{", id="t1"), tool("}", id="t1")),
      {"tool.id-repeat": MUST}),
+    ("a new id on each fragment", one(first(), tool("{", id="t2"), tool("}", id="t3")),
+     {"tool.id-repeat": MUST}),
     ("indices from 1", one(first("{}", index=1)), {"tool.index-order": MUST}),
     ("a gap in the indices", one(first("{}"), first("{}", index=2, id="t2")),
      {"tool.index-order": MUST}),
