@@ -45,15 +45,36 @@ DIALECTS = {
     ),
 }
 
+_INT_CODE = (Level.MAY, "sends the HTTP status as an integer code")
+_NO_NULL = (Level.MAY, "leaves `usage` out of chunks before the usage chunk")
+_STAMPED = (Level.MAY, "stamps each chunk when it is made")
+
 OVERLAYS = {
     o.name: o
     for o in (
         Overlay("azure", vendor_keys=("prompt_filter_results", "content_filter_results")),
-        Overlay("sglang", vendor_keys=("sglext",)),
-        Overlay("vllm"),
-        Overlay("llama.cpp"),
-        Overlay("tgi"),
-        Overlay("ollama"),
+        Overlay(
+            "sglang",
+            vendor_keys=("sglext",),
+            lower={"chunk.created-changes": _STAMPED, "err.code-type": _INT_CODE},
+        ),
+        Overlay("vllm", lower={"usage.null-before": _NO_NULL, "err.code-type": _INT_CODE}),
+        Overlay("llama.cpp", lower={"err.code-type": _INT_CODE}),
+        Overlay(
+            "tgi",
+            lower={
+                "role.repeated": (Level.MAY, "repeats the role on every delta"),
+                "tool.id-repeat": (Level.SHOULD, "repeats the id on every fragment"),
+                "chunk.created-changes": _STAMPED,
+                "usage.null-before": _NO_NULL,
+            },
+        ),
+        Overlay(
+            "ollama",
+            lower={
+                "usage.intermediate": (Level.SHOULD, "puts a zero object into each completion"),
+            },
+        ),
     )
 }
 

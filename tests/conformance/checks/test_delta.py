@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from conformance.dialects import OVERLAYS
 from conformance.dossier import COMPLETIONS
 from conformance.findings import Verdict
 from tests.conformance.bodies import (
+    CASES,
     CHUNKS,
     COMPLETIONS_CHUNKS,
     MUST,
@@ -205,3 +207,21 @@ def test_a_plain_completion_has_a_text() -> None:
 def test_a_plain_body_that_is_no_object_is_left_to_other_checks() -> None:
     found = judged(dossier(plain([])))["plain.shape"]
     assert found.verdict is Verdict.INCONCLUSIVE
+
+
+def test_an_overlay_lowers_what_its_server_documents_and_nothing_else() -> None:
+    repeated = streamed([role(), chunk({"role": "assistant", "content": "a"}), finish()])
+    verdicts = {
+        name: judged(dossier(repeated, dialect=name))["role.repeated"].verdict
+        for name in (None, "vllm", "tgi")
+    }
+    assert verdicts == {
+        None: Verdict.NON_STRICT,
+        "vllm": Verdict.NON_STRICT,
+        "tgi": Verdict.INFO,
+    }
+
+
+def test_every_lowered_check_exists() -> None:
+    known = {case.id for case in CASES}
+    assert {check for overlay in OVERLAYS.values() for check in overlay.lower} <= known
