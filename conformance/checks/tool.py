@@ -214,9 +214,16 @@ def _parsed(reading: Reading) -> list[tuple[Chunk, Call, strictjson.Parsed]]:
     return [
         (reading.chunks[call.fragments[-1][0]], call, strictjson.parse(call.arguments))
         for life, call in _calls(reading)
-        if reading.outcome in ENDED and finish_of(life) in _WHOLE
+        if reading.outcome in ENDED and _is_whole(life, call)
         if all(isinstance(t.arguments, str | None) or not t.arguments for _, t in call.fragments)
     ]
+
+
+def _is_whole(life: ChoiceLife, call: Call) -> bool:
+    """A limit cuts the last call alone: one that ended before another began is whole."""
+    if finish_of(life) == "length":
+        return any(other.fragments[0][0] > call.fragments[-1][0] for other in calls(life))
+    return finish_of(life) in _WHOLE
 
 
 def tool_args_invalid(reading: Reading) -> Findings:
