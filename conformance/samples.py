@@ -95,7 +95,7 @@ def _tool(tool: Json) -> Json:
 
 def _status(value: dict[str, Json], where: str) -> int | None:
     status = value.get("status")
-    if status is None or (type(status) is int and 100 <= status <= 999):
+    if status is None or (isinstance(status, int) and 100 <= status <= 999):
         return status
     raise RecordError(f"{where}: status: expected an HTTP status")
 

@@ -41,7 +41,8 @@ def summary_line(report: Report, judged: str) -> str:
 def _result(result: Result, report: Report, context: story.Context) -> list[str]:
     word = "FAIL" if fails(result, report.strict) else result.verdict.value
     tags = [result.level.value, result.gate, *([result.api] if result.api else []), *result.rules]
-    lines = [f"{word}  {terminal(result.id)}  [{' · '.join(map(terminal, tags))}]"]
+    share = f"  {terminal(result.reason)}" if result.reason else ""  # n of m captures
+    lines = [f"{word}  {terminal(result.id)}  [{' · '.join(map(terminal, tags))}]{share}"]
     lines += _wrapped("  ", result.title)
     shown, left_out = story.shown_findings(result)
     for finding in shown:

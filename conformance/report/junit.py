@@ -61,7 +61,8 @@ def _case(suite: Element, result: Result, report: Report, context: story.Context
 
 
 def _details(result: Result, context: story.Context) -> str:
-    lines = [f"{result.verdict.value} ({result.level.value}): {result.title}"]
+    share = f", {result.reason}" if result.reason else ""  # n of m captures
+    lines = [f"{result.verdict.value} ({result.level.value}{share}): {result.title}"]
     shown, left_out = story.shown_findings(result)
     for finding in shown:
         lines.append(f"{story.place(finding)}: {finding.message}")

@@ -18,7 +18,7 @@ from conformance import cli, list_command
 from conformance.cli import build_parser, main
 from conformance.report.json_report import loads
 from conformance.schema import load_schema
-from conformance.specs import Case, known_cases, specs_dir
+from conformance.specs import Case, known_cases, load_profile, specs_dir
 
 SAMPLES = Path(__file__).parents[1] / "data" / "wire-samples.jsonl"
 CHUNK = (
@@ -166,6 +166,7 @@ def test_globs_and_gates_choose_the_checks(run: Command, words: list[str], ids: 
 def test_a_profile_chooses_its_ids_and_is_named_in_the_report(run: Command) -> None:
     done = run("judge", "good", "--profile", "must-chat", "--json", "-")
     assert done.json["profile"] == "must-chat"
+    assert [each["id"] for each in done.json["results"]] == list(load_profile("must-chat").ids)
 
 
 def test_cases_of_ones_own_are_judged_with_the_others(run: Command) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -201,10 +202,12 @@ def test_a_capture_file_is_a_stream_of_a_file(file: Path) -> None:
 
 
 def test_a_dossier_may_come_through_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    pipe = io.BytesIO(storage.write(STORED))
-    monkeypatch.setattr(pipe, "seekable", lambda: False)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(pipe))
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as writer:
+        writer.write(storage.write(STORED))
+    monkeypatch.setattr(sys, "stdin", os.fdopen(reading))
     (item,) = items("-", Hints())
+    sys.stdin.close()
     assert item.dossier == replace(STORED, name="stdin")
 
 

@@ -71,6 +71,7 @@ def test_a_failure_tells_all_that_is_needed_to_believe_and_to_repair_it(form: st
         "must",
         "a byte-order mark",
         "byte 17, event 2 of stream",
+        "1 of 1",
         "\\u{feff}data",
         "WHATWG HTML 9.2.6",
         "strips one leading BOM",
