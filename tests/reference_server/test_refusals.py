@@ -158,6 +158,17 @@ def test_a_body_that_is_no_json_object_is_a_400(body: bytes) -> None:
     run(main)
 
 
+def test_a_lone_surrogate_is_a_400() -> None:
+    body = json.dumps(chat("x")).replace('"x"', '"\\ud83d"').encode()
+
+    async def main() -> None:
+        async with serving() as running:
+            error = is_error(await running.post(CHAT, body), 400)
+            assert "surrogate" in error["message"]
+
+    run(main)
+
+
 @pytest.mark.parametrize("post", [chat(stream=True), completion(stream=True)])
 def test_an_unknown_model_is_a_404(post: dict[str, object]) -> None:
     error = is_error(ask({**post, "model": "nobody"}), 404)

@@ -95,3 +95,13 @@ def test_a_stream_reaches_a_reader_as_it_is_made() -> None:
         assert len(moments) >= 20
 
     over_sockets(body)
+
+
+def test_a_refusal_in_the_middle_of_a_large_body_can_be_read() -> None:
+    async def body(running: Running, connect: Connect) -> None:
+        client, _ = await connect()
+        reply = await client.post(CHAT, b"x" * 32 * 2**20)
+        assert reply.status == 413
+        assert reply.whole
+
+    over_sockets(body)

@@ -82,6 +82,10 @@ def test_stop_strings_cut_where_find_finds_them(seed: int) -> None:
     assert gated(text, stops, rng) == (expected, bool(places)), note
 
 
+def test_a_stop_string_that_overlaps_itself_is_found() -> None:
+    assert gated("aabaaabaaac", ["aabaaac"], random.Random(0)) == ("aaba", True)
+
+
 def test_a_withheld_prefix_is_released_as_soon_as_it_is_no_match() -> None:
     gate = StopGate(["aab"])
     shown = ["".join(c.text for c in gate.feed([Char(char, 1)])) for char in "aaaax"]
