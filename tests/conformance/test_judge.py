@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 
 from conformance import judge as judge_module
-from conformance.capture import Capture, End, Given, How, Layer
+from conformance.capture import Capture, End, Given, How, Json, Layer
 from conformance.dialects import OVERLAYS, Overlay
 from conformance.dossier import Dossier
 from conformance.errors import UsageError
 from conformance.findings import Abstain, Finding, Level, Result, Verdict
-from conformance.judge import Policy, judge
+from conformance.judge import Policy, judge, trial_from
 from conformance.reading import Reading
 from conformance.specs import Case, Harm, Source
 
@@ -179,3 +180,39 @@ def test_each_api_is_judged_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_case_without_a_check_is_refused_by_name() -> None:
     with pytest.raises(UsageError, match=r"no check is named sse\.no-such"):
         judge([ONE], [replace(CASE, check="sse.no-such")])
+
+
+def answer(text: str, *, stream: bool) -> Capture:
+    inner = {"delta" if stream else "message": {"role": "assistant", "content": text}}
+    object_ = "chat.completion.chunk" if stream else "chat.completion"
+    body = json.dumps({"object": object_, "choices": [{"index": 0, **inner}]}).encode()
+    kind = "text/event-stream" if stream else "application/json"
+    given = Given(200, kind, "/v1/chat/completions", {"stream": stream})
+    framed = b"data: " + body + b"\n\ndata: [DONE]\n\n" if stream else body
+    return Capture(framed, Layer.BODY, end=End(How.FRAMED), given=given)
+
+
+@pytest.mark.parametrize(
+    ("plain", "streamed", "given", "stable"),
+    [
+        ("bb", "aa", None, True),
+        ("b", "aa", None, False),
+        ("bb", "a", None, False),
+        ("bc", "aa", None, False),
+        ("bb", "ac", None, False),
+        ("", "a", "b", True),
+        ("", "ac", "b", False),
+    ],
+)
+def test_a_control_of_our_own_is_stable_once_both_forms_repeated_themselves(
+    plain: str, streamed: str, given: str | None, stable: bool
+) -> None:
+    roles = {
+        "plain": tuple(answer(text, stream=False) for text in plain),
+        "stream": tuple(answer(text, stream=True) for text in streamed),
+    }
+    picked: dict[str, Json] = {} if given is None else {"plain_text": given}
+    trial = trial_from(Dossier("pair", roles, picked=picked))
+    control = trial.readings["stream"][0].control
+    assert control is not None
+    assert control.stable is stable
