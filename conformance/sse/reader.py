@@ -9,9 +9,9 @@ from conformance.sse.records import EXCERPT, Anomaly, Event, Place
 
 MAX_EVENT = 64 * 1024 * 1024
 
-# How a block ends that the shortcut knows, by the stream's terminator: the byte to search; what must
-# stand there; the same with the next block's start; their lengths; what must not stand in the text;
-# how much of the end comes after the byte that dispatches.
+# How a block ends that the shortcut knows, by the stream's terminator: the byte to search; what
+# must stand there; the same with the next block's start; their lengths; what must not stand in the
+# text; how much of the end comes after the byte that dispatches.
 _ENDS = {
     "LF": (b"\n", b"\n\n", b"\n\ndata: ", 2, 8, "\r", 0),
     "CRLF": (b"\r", b"\r\n\r\n", b"\r\n\r\ndata: ", 4, 10, "\n", 1),

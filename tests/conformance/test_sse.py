@@ -175,6 +175,22 @@ def test_a_cr_at_the_end_of_a_read_is_counted_when_it_is_known_what_it_was() -> 
     assert reader.anomalies == []
 
 
+def test_the_terminators_of_a_block_belong_to_its_event() -> None:
+    _, anomalies = parse(b"data: a\r\rdata: b\r\r")
+    assert [(a.kind, a.line, a.event) for a in anomalies] == [
+        ("bare-cr", 1, 0),
+        ("bare-cr", 2, 0),
+        ("bare-cr", 3, 1),
+        ("bare-cr", 4, 1),
+    ]
+
+
+def test_comments_are_counted_wherever_they_stand() -> None:
+    reader = Reader()
+    read([b": a\n\ndata: b\n:\n\n:unfinished"], reader)
+    assert reader.comments == 2
+
+
 def test_pending_data_is_told_while_it_grows() -> None:
     reader, told = Reader(), []
     for data in (b": c\n", b"da", b"ta: x", b"y\n", b"event: e\n", b"data:z", b"\n", b"\n"):
