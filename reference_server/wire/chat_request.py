@@ -16,11 +16,16 @@ _ROLES = ("developer", "system", "user", "assistant", "tool", "function")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _TOKENS = 2**31
 _MOST_CALLS = 4
+# Asked for and not there is told, never passed over.
+_UNSUPPORTED = ("functions", "function_call", "audio", "web_search_options", "prediction")
 
 
 def chat(body: Object) -> Ask:
     """Raises ApiError(400)."""
     model = request.model_of(body)
+    for name in _UNSUPPORTED:
+        if body.get(name) is not None:
+            raise invalid(f"{name} is not supported", name, "unsupported_parameter")
     prompt = _prompt(body)
     calls = _calls(body, prompt)
     answer = None if calls else _formatted(body, prompt)

@@ -18,6 +18,7 @@ from reference_server.wire.request import Ask
 from reference_server.wire.shape import SHAPES, Label, Piece, Shape
 
 _STREAM_FIELDS = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
+UNAVAILABLE = "service_unavailable"  # the kind of failure that another server may not have
 _PREFIX = {"chat": "chatcmpl", "completions": "cmpl"}
 
 
@@ -67,7 +68,7 @@ class Exchange:
         while events := await self._receive(ticket, None):
             for event in events:
                 if isinstance(event, Failure):
-                    return ApiError(500, event.message)
+                    return _refusal(event)
                 if isinstance(event, Delta):
                     pieces.append(self._piece(event))
         document = self.seams.plain(self._shape.document(pieces, self.done))
@@ -102,7 +103,7 @@ class Exchange:
         while events := await self._receive(ticket, self.heartbeat):
             if not started:
                 if isinstance(events[0], Failure):
-                    return ApiError(500, events[0].message)
+                    return _refusal(events[0])
                 started = True
                 await self._start()
             for event in events:
@@ -145,3 +146,8 @@ class Exchange:
                 await self.connection.act(piece)
             elif piece:
                 await self.connection.body(piece)
+
+
+def _refusal(failure: Failure) -> ApiError:
+    """A failure before the first byte."""
+    return ApiError(503 if failure.kind == UNAVAILABLE else 500, failure.message)

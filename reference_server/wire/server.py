@@ -19,7 +19,7 @@ from reference_server.seams import CLEAN, Answer, Seams
 from reference_server.wire import chat_request, fields, gauges, request, sse_writer
 from reference_server.wire.connection import Connection, Limits, Request
 from reference_server.wire.errors import ApiError
-from reference_server.wire.exchange import Exchange
+from reference_server.wire.exchange import UNAVAILABLE, Exchange
 from reference_server.wire.request import Ask
 
 _GENERATE = {"/v1/chat/completions": chat_request.chat, "/v1/completions": request.completions}
@@ -102,7 +102,7 @@ class Server:
         with trio.move_on_after(grace):
             while self.bridge.busy:
                 await self._clock.sleep(0.05)
-        self.bridge.fail_all("the server is shutting down")
+        self.bridge.fail_all("the server is shutting down", UNAVAILABLE)
         with trio.move_on_after(1):
             while self._connections:
                 await self._clock.sleep(0.01)
@@ -149,7 +149,10 @@ class Server:
             now = self._clock.unix()
             open_ = len(self._connections)
             return _document(gauges.stats(self.bridge.gauges, self._counts, open_, now))
-        return _document({"status": "ok"} if path == "/health" else card)
+        if path == "/health":
+            word = "draining" if self.draining else "ok"
+            return replace(_document({"status": word}), status=503 if self.draining else 200)
+        return _document(card)
 
     # -- generation --------------------------------------------------------------------------
 

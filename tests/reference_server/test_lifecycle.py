@@ -152,7 +152,7 @@ def test_a_client_that_never_reads_is_dropped_and_its_seat_freed() -> None:
             client = Client(ours)
             await client.send(CHAT, LONG)
             await trio.sleep(4)
-            assert running.server.bridge.busy
+            assert running.engine.gauges.running == 1
             await trio.sleep(2)  # the answer itself would take eight seconds
             assert not running.server.bridge.busy
             assert running.engine.gauges.aborted == 1
@@ -354,6 +354,20 @@ def test_a_drain_that_takes_too_long_fails_streams_in_band() -> None:
             assert reply.whole
             assert "shutting down" in json.loads(reply.blocks[-1])["error"]["message"]
             assert b"[DONE]" not in reply.body
+
+    run(main)
+
+
+def test_a_drain_that_takes_too_long_refuses_plain_requests_with_503() -> None:
+    async def main() -> None:
+        async with serving() as running:
+            client = running.connect()
+            await client.send(CHAT, {**LONG, "stream": False})
+            await until(lambda: tokens(running) > 5)
+            running.nursery.start_soon(running.server.drain, 20 * STEP)
+            reply = await client.read()
+            assert reply.status == 503
+            assert (await running.connect().get("/health")).json == {"status": "draining"}
 
     run(main)
 

@@ -84,6 +84,7 @@ FORMAT = "response_format.json_schema"
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tools": [tool()], "tool_choice": NAMED}, "tool_choice"),
         ({"tools": [tool()], "tool_choice": 7}, "tool_choice"),
+        ({"functions": []}, "functions"),
         ({"response_format": {"type": "xml"}}, "response_format.type"),
         ({"response_format": {"type": "json_schema"}}, f"{FORMAT}.schema"),
         ({"response_format": SCHEMA}, FORMAT),
