@@ -182,7 +182,7 @@ class _Recording:
             return True
         options = b",".join(head.all(b"connection")).lower()
         names = {name.strip() for name in options.split(b",")}
-        if head.version == b"HTTP/1.0":
+        if head.version == b"1.0":
             return b"keep-alive" not in names
         return b"close" in names
 

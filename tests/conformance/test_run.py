@@ -239,7 +239,10 @@ def test_the_api_key_reaches_the_server_and_nothing_else(tmp_path: Path) -> None
 
 
 def run_mini(
-    answer: Callable[[Got], Say], *words: str, cancel_after: int | None = None
+    answer: Callable[[Got], Say],
+    *words: str,
+    cancel_after: int | None = None,
+    environment: dict[str, str] | None = None,
 ) -> tuple[Recorded, Report, list[Got]]:
     """A run against a few lines; cancelled once the server has read that many requests."""
     out: list[tuple[Recorded, Report, list[Got]]] = []
@@ -254,7 +257,7 @@ def run_mini(
 
         server = MiniServer(counting)
         async with trio.open_nursery() as nursery:
-            made = setup(await server.start(nursery), *words)
+            made = setup(await server.start(nursery), *words, environment=environment)
             recorded = Recorded()
             with scope:
                 await execute(made, recorded, lambda line: None)
@@ -287,6 +290,22 @@ def failing_on(stream: bool, times: int) -> Callable[[Got], Say]:
         return plain_only(got)
 
     return answer
+
+
+def test_a_key_that_the_server_repeats_is_masked_in_what_is_kept(tmp_path: Path) -> None:
+    def answer(got: Got) -> Say:
+        said = plain_only(got)
+        return Say(
+            200, said.raw.replace(b'"hi"', json.dumps(got.headers["authorization"]).encode())
+        )
+
+    key = "sk-secret-0123456789"
+    words = ("--quick", "--api", "chat", "--captures", str(tmp_path))
+    run_mini(answer, *words, environment={"OPENAI_API_KEY": key})
+    kept = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert b"Bearer " + b"*" * len(key) in kept
+    assert b"env:OPENAI_API_KEY" in kept  # so that a replay knows what to put back
+    assert key.encode() not in kept
 
 
 def test_a_transport_failure_is_one_more_attempt_and_both_are_recorded() -> None:
