@@ -15,7 +15,7 @@ from conformance.masking import CREDENTIAL_FIELDS
 from conformance.plan import WHY_NOT, Cost, Plan
 from conformance.report.model import Gating, Report, make_report
 from conformance.run_setup import Setup
-from conformance.specs import Case
+from conformance.specs import Case, Profile
 from conformance.target import Endpoint
 
 # Roles whose requests may rightly be refused.
@@ -47,7 +47,7 @@ def report_from(setup: Setup, recorded: Recorded) -> Report:
         Gating(
             setup.strict,
             setup.min_conclusive,
-            tuple(sorted({name for profile in profiles for name in profile.requires})),
+            _required(setup, profiles),
         ),
         target=_target(setup, recorded),
         profile=",".join(sorted({profile.name for profile in profiles})) or None,
@@ -56,6 +56,12 @@ def report_from(setup: Setup, recorded: Recorded) -> Report:
         tested=is_tested(dossiers),
         needs={case.id: case.needs for case in cases},
     )
+
+
+def _required(setup: Setup, profiles: Sequence[Profile]) -> tuple[str, ...]:
+    """What the profiles demand and the target file does not declare off."""
+    off = {name for name, has in setup.target.capabilities.items() if not has}
+    return tuple(sorted({name for each in profiles for name in each.requires} - off))
 
 
 def in_order(recorded: Recorded) -> list[Dossier]:

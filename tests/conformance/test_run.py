@@ -170,6 +170,24 @@ def test_two_reports_of_one_record_are_equal_bytes(default: Ran) -> None:
     assert json_report.dumps(again, line=False) == json_report.dumps(default.report, line=False)
 
 
+def test_every_malformed_request_is_refused_and_every_control_answered(default: Ran) -> None:
+    invalid = [each for each in default.recorded.dossiers if each.scenario == "invalid"]
+    assert len(invalid) == 2
+    for dossier in invalid:
+        names = dossier.picked["mistakes"]
+        assert isinstance(names, list)
+        for role in ("refused-stream", "refused-plain"):
+            statuses = [_status(capture.received) for capture in dossier.roles[role]]
+            accepted = [n for n, s in zip(names, statuses, strict=True) if not 400 <= s < 500]
+            assert accepted == []
+        controls = (*dossier.roles["control"], *dossier.roles["recovery"])
+        assert {_status(capture.received) for capture in controls} == {200}
+
+
+def _status(received: bytes) -> int:
+    return int(received.split(b" ", 2)[1])
+
+
 def test_dossier_names_are_unique_and_in_the_order_of_the_plan(default: Ran) -> None:
     names = [dossier.name for dossier in default.recorded.dossiers]
     assert len(set(names)) == len(names)
