@@ -220,6 +220,14 @@ def test_an_empty_secret_and_no_secret_change_nothing() -> None:
     assert unmask(capture, [Secret("env:K", b"")]) == capture
 
 
+def test_stars_that_were_there_before_are_no_secret() -> None:
+    capture = Capture(b"abcd1234 ********", request=request("Api-Key: abcd1234"))
+    masked = mask(capture)
+    assert masked.received == b"*" * 8 + b" " + b"*" * 8
+    assert len(masked.masks) == 2
+    assert mask(masked) == masked
+
+
 def test_what_was_changed_since_is_not_put_back() -> None:
     masked = mask(Capture(b"sk-secret1234"), [PLAIN])
     changed = replace(masked, received=b"other  " + masked.received[7:])

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import tracemalloc
 from dataclasses import fields, replace
 from io import BytesIO
 from pathlib import Path
@@ -353,10 +354,15 @@ _END = b'"end": {"how": "unknown"}'
 
 def test_too_many_values_lines_or_levels_are_refused_before_they_take_memory() -> None:
     values = _HEAD + b'"given": {"request": {"a": [' + b"[]," * 300_000 + b"[]]}}, " + _END + b"}\n"
-    with pytest.raises(RecordError, match="more than 400000 JSON values"):
-        storage.read(values)
+    tracemalloc.start()
+    try:
+        with pytest.raises(RecordError, match="more than 400000 JSON values"):
+            storage.read(values)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
     many = b'{"sample": {"at": 0, "values": {"a": [0, 0, 0, 0]}}}\n' * 50_000
-    with pytest.raises(RecordError):
+    with pytest.raises(RecordError, match="more than 400000 JSON values"):
         storage.read(
             b'{"streamproof": "dossier", "version": 1, "scenario": "", "roles": {}}\n' + many
         )
@@ -463,8 +469,11 @@ def test_a_huge_file_is_read_or_refused_in_less_than_300_mb(
     assert peak < 280, peak
 
 
+LONG = b'{"data": "' + b"x" * 60_000 + b'"}\n'
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("endless", [b"\0", b'{"data": ""}\n', b"\n"])
+@pytest.mark.parametrize("endless", [b"\0", b'{"data": ""}\n', LONG, b"\n"])
 def test_an_endless_pipe_is_refused_in_less_than_300_mb(endless: bytes) -> None:
     out, into = os.pipe()
 
