@@ -227,3 +227,8 @@ def test_each_of_several_prompts_is_echoed_in_its_place() -> None:
 def test_text_that_cannot_be_read_is_told_by_its_own_check() -> None:
     capture = streamed([*texts("ab")[:2], "{oops", *texts("cd")[1:]])
     assert broken(capture, control="abxxcd") == {"json.invalid": MUST}
+
+
+def test_text_in_the_wrong_member_is_told_once() -> None:
+    whole = streamed([plain_chat("abc") | {"object": "chat.completion.chunk", "usage": None}])
+    assert broken(whole, control="abc") == {"chunk.message-in-stream": MUST}
