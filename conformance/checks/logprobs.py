@@ -17,7 +17,15 @@ from conformance.checks.live import (
     type_name,
 )
 from conformance.checks.place import at_chunk
-from conformance.chunks import ABSENT, Choice, Chunk, Maybe, member
+from conformance.checks.spelling import (
+    are_octets,
+    bytes_given,
+    first_mismatch,
+    has_entries,
+    lacking,
+    wrong_bytes,
+)
+from conformance.chunks import ABSENT, Chunk, Maybe, member
 from conformance.findings import Abstain, Finding, Level
 from conformance.lifecycle import ChoiceLife, Outcome
 from conformance.reading import Reading
@@ -31,10 +39,6 @@ def _asked(reading: Reading) -> bool:
     """chat: `logprobs: true`; completions: a number of alternatives, 0 included."""
     value = reading.asked("logprobs")
     return value is True if dialect_of(reading).nested else is_int(value)
-
-
-def _has_entries(choice: Choice) -> bool:
-    return bool(member(choice.logprobs, "content") or member(choice.logprobs, "tokens"))
 
 
 def _entries(reading: Reading) -> Iterator[tuple[Chunk, dict[str, Json]]]:
@@ -52,15 +56,6 @@ def _alternatives(entry: dict[str, Json]) -> list[Json]:
     return found if isinstance(found, list) else []
 
 
-def _lacking(life: ChoiceLife) -> list[int]:
-    """Chunks with text and no entry, unless the entries of other chunks spell the whole text."""
-    bare = [at for at, choice in life.pieces if choice.text and not _has_entries(choice)]
-    if bare and any(_has_entries(choice) for _, choice in life.pieces):
-        spelled = b"".join(_spelled(choice) or b"" for _, choice in life.pieces)
-        return [] if spelled == life.text.encode("utf-8", "replace") else bare
-    return bare
-
-
 def logprobs_missing(reading: Reading) -> Findings:
     """L01: who asks for log-probabilities gets them with every delta that has text."""
     if not _asked(reading):
@@ -71,7 +66,7 @@ def logprobs_missing(reading: Reading) -> Findings:
     hits = [
         (reading.chunks[at], "a delta has text and no log-probabilities")
         for life in expected(reading)
-        for at in _lacking(life)
+        for at in lacking(life)
     ]
     yield from grouped(reading, "L01", hits)
 
@@ -134,14 +129,10 @@ def _flaws(entry: Json, name: str, *, top: bool) -> Iterator[str]:
     if isinstance(logprob, bool) or not isinstance(logprob, int | float):
         yield f"{name}'s `logprob` is {type_name(logprob)}"
     octets = entry.get("bytes", ABSENT)
-    if octets is not None and not _are_octets(octets):
+    if octets is not None and not are_octets(octets):
         yield f"{name}'s `bytes` is neither null nor an array of 0 to 255"
     if top and not isinstance(entry.get("top_logprobs"), list):
         yield f"{name}'s `top_logprobs` is {type_name(entry.get('top_logprobs', ABSENT))}"
-
-
-def _are_octets(value: object) -> bool:
-    return isinstance(value, list) and all(type(b) is int and 0 <= b <= 255 for b in value)
 
 
 def logprobs_value(reading: Reading) -> Findings:
@@ -173,32 +164,6 @@ def _values(reading: Reading) -> Iterator[tuple[Chunk, float]]:
             yield chunk, value
 
 
-def _spelled(choice: Choice) -> bytes | None:
-    """What a chunk's entries spell: their bytes, else their tokens' text; None: not known."""
-    content = member(choice.logprobs, "content")
-    if isinstance(content, list):
-        parts = [_octets(entry) for entry in content]
-        return None if None in parts else b"".join(part for part in parts if part is not None)
-    tokens = member(choice.logprobs, "tokens")
-    if isinstance(tokens, list) and all(isinstance(t, str) for t in tokens):
-        return "".join(t for t in tokens if isinstance(t, str)).encode("utf-8", "replace")
-    return b""
-
-
-def _octets(entry: Json) -> bytes | None:
-    octets, token = member(entry, "bytes"), member(entry, "token")
-    if isinstance(octets, list) and _are_octets(octets):
-        return bytes(b for b in octets if type(b) is int)
-    return token.encode("utf-8", "replace") if isinstance(token, str) else None
-
-
-def _bytes_given(life: ChoiceLife) -> bool:
-    """Has every entry its bytes? Token texts alone may hold replacement characters."""
-    lists = [member(choice.logprobs, "content") for _, choice in life.pieces]
-    entries = [entry for found in lists if isinstance(found, list) for entry in found]
-    return bool(entries) and all(_are_octets(member(entry, "bytes")) for entry in entries)
-
-
 def _comparable(reading: Reading) -> list[ChoiceLife]:
     """Choices that are all content, with entries wherever they have text."""
     return [
@@ -206,8 +171,8 @@ def _comparable(reading: Reading) -> list[ChoiceLife]:
         for life in expected(reading)
         if life.text
         and not any(choice.tools or choice.reasoning for _, choice in life.pieces)
-        and any(_has_entries(choice) for _, choice in life.pieces)
-        and not _lacking(life)
+        and any(has_entries(choice) for _, choice in life.pieces)
+        and not lacking(life)
     ]
 
 
@@ -218,55 +183,21 @@ def logprobs_mismatch(reading: Reading) -> Findings:
         yield _NONE_SEEN
     hits = []
     for life in found:
-        at = None if _wrong_bytes(life) else _first_mismatch(life, bool(reading.asked("stop")))
+        at = None if wrong_bytes(life) else first_mismatch(life, bool(reading.asked("stop")))
         if at is not None:
             said = "the tokens of a chunk do not spell its text"
             hits.append((reading.chunks[at], said))
     yield from grouped(reading, "L04", hits)
 
 
-def _first_mismatch(life: ChoiceLife, held_back: bool) -> int | None:
-    """Index of the chunk where tokens and text part; text held back for a stop may come later."""
-    text = spelled = b""
-    for at, choice in life.pieces:
-        part = _spelled(choice)
-        if part is None:
-            return None
-        text += choice.text.encode("utf-8", "replace")
-        spelled += part
-        size = min(len(text), len(spelled))
-        if len(text) > size or text[:size] != spelled[:size]:
-            return at
-        text, spelled = b"", spelled[size:]
-        if spelled and not held_back and not _unfinished(spelled):
-            return at
-    return None
-
-
-def _unfinished(rest: bytes) -> bool:
-    """Are the tokens ahead of the text by part of one character?"""
-    try:
-        rest.decode()
-    except UnicodeDecodeError as error:
-        return error.start == 0 and error.reason == "unexpected end of data"
-    return False
-
-
-def _wrong_bytes(life: ChoiceLife) -> bool:
-    if not _bytes_given(life):
-        return False
-    whole = b"".join(_spelled(choice) or b"" for _, choice in life.pieces)
-    return not whole.startswith(life.text.encode("utf-8", "replace"))
-
-
 def logprobs_bytes(reading: Reading) -> Findings:
     """L04: the entries' bytes, joined, are the text in UTF-8: that is what they are for."""
-    found = [life for life in _comparable(reading) if _bytes_given(life)]
+    found = [life for life in _comparable(reading) if bytes_given(life)]
     if not found:
         yield _NONE_SEEN
     for life in found:
-        if _wrong_bytes(life):
-            first = next(at for at, choice in life.pieces if _has_entries(choice))
+        if wrong_bytes(life):
+            first = next(at for at, choice in life.pieces if has_entries(choice))
             said = f"the bytes of choice {life.index}'s entries are not its text"
             yield at_chunk(reading, reading.chunks[first], "L04", said)
             return

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from conformance.capture import Json
 from conformance.checks import Findings
+from conformance.checks.calls import calls
 from conformance.checks.live import ENDED, events, expected, finish_of, last_finish
 from conformance.checks.place import at_body, at_chunk
 from conformance.checks.stop import chunk_at, own_start, prompt_of, stop_strings
 from conformance.checks.textdiff import corruption, resemblance
-from conformance.checks.tool import MARKUP, calls
+from conformance.checks.tool import MARKUP
 from conformance.chunks import Kind
 from conformance.findings import Abstain, Finding, Level
 from conformance.lifecycle import ChoiceLife

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from conformance import strictjson
 from conformance.capture import Json
 from conformance.checks import Findings
+from conformance.checks.calls import Call, calls, word
 from conformance.checks.live import ENDED, expected, finish_of, grouped, is_int, type_name
 from conformance.checks.place import at_chunk
 from conformance.checks.stop import chunk_at
-from conformance.chunks import ABSENT, Chunk, Maybe, Tool, member
+from conformance.chunks import ABSENT, Chunk, Tool, member
 from conformance.findings import Abstain, Level
 from conformance.lifecycle import ChoiceLife
 from conformance.reading import Reading
@@ -29,51 +29,6 @@ MARKUP = re.compile(
     r"|</?minimax:tool_call>|</?function_calls?>|<invoke name=|<arg_key>|<\|action_start\|>"
 )
 _ESCAPE = re.compile(r"\\u[0-9a-fA-F]{4}")
-
-
-@dataclass(slots=True)
-class Call:
-    """One call of one choice, with its first id and name.
-
-    `reused`: it opened on an index that another call had.
-    """
-
-    index: Maybe
-    reused: bool = False
-    id: str | None = None
-    name: str | None = None
-    fragments: list[tuple[int, Tool]] = field(default_factory=list)
-
-    @property
-    def arguments(self) -> str:
-        parts = (tool.arguments for _, tool in self.fragments)
-        return "".join(part for part in parts if isinstance(part, str))
-
-    def add(self, at: int, tool: Tool) -> None:
-        self.fragments.append((at, tool))
-        self.id = self.id or _word(tool.id)
-        self.name = self.name or _word(tool.name)
-
-
-def _word(value: Maybe) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def calls(life: ChoiceLife) -> list[Call]:
-    """Fragments joined by index, or without one by place; another id and a name begin a call."""
-    open_calls: dict[tuple[str, int], Call] = {}
-    out: list[Call] = []
-    for at, choice in life.pieces:
-        for position, tool in enumerate(choice.tools):
-            key = ("index", tool.index) if type(tool.index) is int else ("place", position)
-            call = open_calls.get(key)
-            another = _word(tool.id) is not None and _word(tool.name) is not None
-            if call is None or (another and call.id not in (None, tool.id)):
-                call = Call(tool.index, reused=call is not None and key[0] == "index")
-                open_calls[key] = call
-                out.append(call)
-            call.add(at, tool)
-    return out
 
 
 def _calls(reading: Reading) -> list[tuple[ChoiceLife, Call]]:
@@ -363,4 +318,4 @@ def tool_resumed(reading: Reading) -> Findings:
 
 def _last_argument(call: Call) -> int:
     """Index of the last chunk that brings arguments of the call, -1 if none does."""
-    return max((at for at, tool in call.fragments if _word(tool.arguments)), default=-1)
+    return max((at for at, tool in call.fragments if word(tool.arguments)), default=-1)
