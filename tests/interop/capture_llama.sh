@@ -2,7 +2,7 @@
 # Send every stored request again and store the answers as curl's raw dumps:
 #   capture_llama.sh URL        (URL as llama_server.py prints it, ending in /v1)
 # The name's first word chooses the route. A `.json` file is a request, a `.body` one is none (it is
-# sent all the same). The pair keep-alive-1, keep-alive-2 goes over one connection.
+# sent all the same). The pair keep-alive-1, keep-alive-2 goes by one call of curl.
 set -eu
 cd "$(dirname "$0")/captures/llama"
 
