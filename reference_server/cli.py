@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", default="scripted", help="scripted (no torch needed)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (loopback)")
     parser.add_argument("--port", type=int, default=8000, help="0 picks a free port")
-    parser.add_argument("--step-ms", type=float, default=5.0, help="time of one decode step")
+    parser.add_argument("--step-ms", type=float, default=2.0, help="time of one decode step")
     parser.add_argument("--max-batch", type=int, default=16, help="choices decoded at once")
     parser.add_argument("--max-waiting", type=int, help="refuse with 429 beyond this queue")
     parser.add_argument("--heartbeat", type=float, metavar="S", help="comment after S silent s")

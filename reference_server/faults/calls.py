@@ -61,7 +61,10 @@ def _with_calls(document: Document, calls: Sequence[Fragment]) -> Document:
 
 
 def _gathered(change: Callable[[Fragment, str], Iterable[Fragment]]) -> Chunk:
-    """Holds a call back; before the finish, `change(opening, arguments)` says what is sent."""
+    """Holds a call back; before the finish, `change(opening, arguments)` says what is sent.
+
+    A call that the limit cut is sent as it is: its arguments are no whole text to change.
+    """
 
     def chunk(place: Place, document: Document) -> Iterable[Document]:
         held: list[Document] = place.memory.setdefault("held", [])
@@ -70,9 +73,11 @@ def _gathered(change: Callable[[Fragment, str], Iterable[Fragment]]) -> Chunk:
             return ()
         if place.part is not Part.FINISH or not held:
             return (document,)
-        sent = [one for opening, text in _joined(held) for one in change(opening, text)]
-        base = held[0]
+        calls, base = _joined(held), held[0]
+        if document["choices"][0]["finish_reason"] == "length":
+            return (*held, document)
         held.clear()
+        sent = [one for opening, text in calls for one in change(opening, text)]
         return (*(_with_calls(base, [one]) for one in sent), document)
 
     return chunk

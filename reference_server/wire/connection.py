@@ -59,11 +59,11 @@ class Request:
 
 
 class Connection:
-    """See the module. `gone` is True once the peer hung up or a fault did."""
+    """See the module. `seams` and `memory` are for faults; a clean server leaves them alone."""
 
     def __init__(
         self,
-        stream: trio.abc.HalfCloseableStream,
+        stream: trio.abc.Stream,
         limits: Limits | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -76,8 +76,7 @@ class Connection:
         self._last = False
         self._headless = False  # the request was HEAD
         self._ended = False  # the answer's last byte was written
-        self.memory: dict[str, Any] = {}  # what faults remember from one exchange to the next
-        self.gone = False
+        self.memory: dict[str, Any] = {}  # from one exchange to the next
         self.seams: Seams = CLEAN
 
     @asynccontextmanager
@@ -161,7 +160,10 @@ class Connection:
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
-        """While inside, a peer that closes or resets ends the whole connection."""
+        """While inside, a peer that closes or resets ends the whole connection.
+
+        A half-close counts as leaving: from here it cannot be told from a close.
+        """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch)
             yield
@@ -178,7 +180,6 @@ class Connection:
 
     def hang_up(self) -> None:
         """The connection is of no more use. Idempotent."""
-        self.gone = True
         self._scope.cancel()
 
     # -- writing -----------------------------------------------------------------------------
@@ -265,9 +266,10 @@ class Connection:
         RFC 9112, section 9.6: "…a server … closes the connection in stages".
         """
         with trio.move_on_after(self._limits.linger):
-            try:
-                await self._stream.send_eof()
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                return
+            if isinstance(self._stream, trio.abc.HalfCloseableStream):
+                try:
+                    await self._stream.send_eof()
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    return
             while await self._receive():
                 pass

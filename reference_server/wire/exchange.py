@@ -36,9 +36,9 @@ class Exchange:
     done: list[Done] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._id = f"{_PREFIX[self.ask.api]}-{self.id}"
-        self._fields = ((b"x-request-id", self._id.encode()),)
-        label = Label(self._id, self.created, self.ask.model)
+        name = f"{_PREFIX[self.ask.api]}-{self.id}"
+        self._fields = ((b"x-request-id", name.encode()),)
+        label = Label(name, self.created, self.ask.model)
         self._shape: Shape = SHAPES[self.ask.api](self.ask, label)
 
     async def run(self) -> None:
@@ -57,7 +57,7 @@ class Exchange:
         ask = self.ask
         answer = "".join(call.written for call in ask.calls) if ask.calls else ask.answer
         for number, prompt in enumerate(ask.prompts):
-            work = Work(f"{self._id}/{number}", prompt, ask.sampling, ask.n, ask.echo, answer)
+            work = Work(f"{self.id}/{number}", prompt, ask.sampling, ask.n, ask.echo, answer)
             # A fault may change what is asked of the engine, never whose work it is.
             yield replace(self.seams.work(work), id=work.id)
 

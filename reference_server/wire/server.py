@@ -68,7 +68,7 @@ class Server:
 
     # -- connections -------------------------------------------------------------------------
 
-    async def serve_connection(self, stream: trio.abc.HalfCloseableStream) -> None:
+    async def serve_connection(self, stream: trio.abc.Stream) -> None:
         """Exchange after exchange, until the peer leaves or the server drains."""
         connection = Connection(stream, self.settings.limits, self._clock)
         self._connections.add(connection)
@@ -124,8 +124,11 @@ class Server:
 
     def _authorised(self, asked: Request) -> None:
         key = self.settings.api_key
-        given = asked.headers.get("authorization", "").removeprefix("Bearer ").encode()
-        if key is not None and not hmac.compare_digest(given, key.encode()):
+        scheme, _, given = asked.headers.get("authorization", "").partition(" ")
+        if key is None:
+            return
+        same = hmac.compare_digest(given.encode(), key.encode())
+        if not same or scheme.lower() != "bearer":
             # RFC 9110, section 15.5.2: "The server generating a 401 response MUST send a
             # WWW-Authenticate header field".
             challenge = ((b"www-authenticate", b'Bearer realm="streamproof"'),)
