@@ -1,4 +1,4 @@
-"""Real components (a browser, node, nginx) are optional on a desk and demanded in CI.
+"""Real components (a browser, node) are optional on a desk and demanded in CI.
 
 A test that needs one carries its marker and is skipped where it is missing; llama.cpp's packages
 are installed by a fixture of their own (tests/interop), which skips where that fails. With
@@ -30,7 +30,6 @@ def _node() -> bool:
 COMPONENTS: dict[str, Callable[[], bool]] = {
     "chromium": _command("chromium"),
     "node": _node,
-    "nginx": _command("nginx"),
 }
 
 
