@@ -25,7 +25,7 @@ from conformance.samples import dossier_from_sample, is_sample
 # A record in memory takes about 16 times its bytes as a stream of ordinary chunks, and far more as
 # one of tiny events or empty objects; these keep any record that is judged under 300 MB.
 MOST_BYTES = 12 << 20
-MOST_LINES = 250_000
+MOST_LINES = 160_000
 MOST_OBJECTS = 500_000
 _LOOK = 64 << 10
 
