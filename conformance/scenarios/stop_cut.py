@@ -37,8 +37,12 @@ async def drive(driver: Driver, asks: tuple[ask.Ask, ...]) -> Dossier:
 
 
 def place(text: str) -> int | None:
-    """Where a stop string can stand: past the first third, and nowhere before that place."""
-    for at in range(max(LEAST_BEFORE, len(text) // 3), len(text) - 2 * LENGTH):
+    """Where a stop string can stand that stands nowhere before it: best past the first third.
+
+    Small models repeat themselves: then only the beginning has a place.
+    """
+    third, end = max(LEAST_BEFORE, len(text) // 3), len(text) - 2 * LENGTH
+    for at in (*range(third, end), *range(LEAST_BEFORE, min(third, end))):
         if text.find(text[at : at + LENGTH]) == at:
             return at
     return None
