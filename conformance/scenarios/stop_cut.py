@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 
 from conformance.capture import Capture, Json
 from conformance.dossier import Dossier
@@ -42,7 +43,7 @@ def place(text: str) -> int | None:
     Small models repeat themselves: then only the beginning has a place.
     """
     third, end = max(LEAST_BEFORE, len(text) // 3), len(text) - 2 * LENGTH
-    for at in (*range(third, end), *range(LEAST_BEFORE, min(third, end))):
+    for at in chain(range(third, end), range(LEAST_BEFORE, min(third, end))):
         if text.find(text[at : at + LENGTH]) == at:
             return at
     return None
