@@ -220,6 +220,13 @@ def test_an_empty_secret_and_no_secret_change_nothing() -> None:
     assert unmask(capture, [Secret("env:K", b"")]) == capture
 
 
+def test_the_second_line_of_a_folded_value_is_named_by_its_place_in_it() -> None:
+    capture = Capture(b"", request=request("Cookie: a=b;\r\n second-line"))
+    masked = mask(capture)
+    assert [gap.secret for gap in masked.masks] == ["header:cookie", "header:cookie@7"]
+    assert unmask(masked, [Secret("header:cookie", b"a=b;\r\n second-line")]) == capture
+
+
 def test_stars_that_were_there_before_are_no_secret() -> None:
     capture = Capture(b"abcd1234 ********", request=request("Api-Key: abcd1234"))
     masked = mask(capture)
@@ -316,7 +323,7 @@ def test_what_is_known_comes_back(capture: Capture) -> None:
 
 @pytest.mark.parametrize("chunk", [0, 4])
 def test_a_server_that_repeats_the_key_for_ever_costs_linear_time(chunk: int) -> None:
-    received = PLAIN.value * 40_000
+    received = PLAIN.value * 8_000
     if chunk:
         pieces = [received[at : at + chunk] for at in range(0, len(received), chunk)]
         head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
