@@ -44,10 +44,10 @@ def _repeating(name: str) -> Chunk:
         if place.part is not Part.TOOL:
             return (document,)
         (call,) = document["choices"][0]["delta"]["tool_calls"]
-        if "id" in call:
-            place.memory[call["index"]] = call
+        key = f"{document['choices'][0]['index']}/{call['index']}"
+        first = place.memory.setdefault(key, call)
+        if first is call:
             return (document,)
-        first = place.memory[call["index"]]
         again = having(id=first["id"])
         if name == "name":
             again = _function(lambda function: {"name": first["function"]["name"], **function})
@@ -61,29 +61,34 @@ def _with_calls(document: Document, calls: Sequence[Fragment]) -> Document:
 
 
 def _gathered(change: Callable[[Fragment, str], Iterable[Fragment]]) -> Chunk:
-    """Holds a call back; before the finish, `change(opening, arguments)` says what is sent.
-
-    A call that the limit cut is sent as it is: its arguments are no whole text to change.
-    """
+    """Holds calls back; before the choice's finish, `change(opening, arguments)` is sent."""
 
     def chunk(place: Place, document: Document) -> Iterable[Document]:
-        held: list[Document] = place.memory.setdefault("held", [])
+        if place.part not in (Part.TOOL, Part.FINISH):
+            return (document,)
+        index = document["choices"][0]["index"]
+        held: list[Document] = place.memory.setdefault(str(index), [])
         if place.part is Part.TOOL:
             held.append(document)
             return ()
-        if place.part is not Part.FINISH or not held:
-            return (document,)
-        calls, base = _joined(held), held[0]
-        if document["choices"][0]["finish_reason"] == "length":
-            return (*held, document)
-        held.clear()
-        sent = [one for opening, text in calls for one in change(opening, text)]
-        return (*(_with_calls(base, [one]) for one in sent), document)
+        sent = [one for opening, text in _joined(held) for one in _changed(change, opening, text)]
+        return (*(_with_calls(held[0], [one]) for one in sent), document)
 
     return chunk
 
 
-def _joined(held: Sequence[Document]) -> Iterable[tuple[Fragment, str]]:
+def _changed(
+    change: Callable[[Fragment, str], Iterable[Fragment]], opening: Fragment, text: str
+) -> Iterable[Fragment]:
+    """A call that the limit cut off goes out as it is."""
+    try:
+        json.loads(text)
+    except ValueError:
+        return (opening, _more(opening["index"], text))
+    return change(opening, text)
+
+
+def _joined(held: Sequence[Document]) -> list[tuple[Fragment, str]]:
     """Each call's opening fragment with all of its arguments."""
     openings: dict[int, Fragment] = {}
     arguments: dict[int, str] = {}

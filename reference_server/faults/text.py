@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -157,19 +157,20 @@ def _failing(place: Place, event: Event) -> Iterable[Event]:
     return (event,)
 
 
-def _error(change: Any) -> dict[str, Any]:
+def _error(change: Callable[[Place, bytes], Iterable[Sent]]) -> dict[str, Any]:
     """A stream that fails, and what becomes of its error block."""
 
     def block(place: Place, raw: bytes) -> Iterable[Sent]:
-        if place.part in (Part.CONTENT, Part.TOOL):
-            place.memory["last"] = raw
-        return change(place, raw) if place.part is Part.ERROR else (raw,)
+        if place.part is Part.ERROR:
+            return change(place, raw)
+        place.memory["last"] = raw
+        return (raw,)
 
     return {"event": _failing, "block": block}
 
 
 def _followed(place: Place, raw: bytes) -> Iterable[Sent]:
-    return (raw, place.memory["last"], sse_writer.done())
+    return (raw, place.memory.get("last", raw), sse_writer.done())
 
 
 def _renamed(prefix: bytes) -> Any:

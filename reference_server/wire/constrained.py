@@ -10,6 +10,7 @@ from typing import Any
 from reference_server.wire.errors import invalid
 
 _DEEPEST = 32
+_MOST_VALUES = 2000  # in one answer: a schema of a few bytes can ask for billions
 Schema = Any
 
 
@@ -45,14 +46,16 @@ def _mentions(members: list[Any], prompt: str) -> list[Any]:
 class _Maker:
     def __init__(self, root: Schema, prompt: str, path: str, choice: int) -> None:
         self._root, self._prompt, self._path, self._choice = root, prompt, path, choice
+        self._left = _MOST_VALUES
 
     def make(self, schema: Schema, depth: int) -> Any:
         if schema is True:
             return {}
         if not isinstance(schema, dict):
             raise invalid(f"{self._path}: expected a JSON schema, got {schema!r}", self._path)
-        if depth > _DEEPEST:
-            raise invalid(f"{self._path}: the schema recurses without an end", self._path)
+        self._left -= 1
+        if depth > _DEEPEST or self._left < 0:
+            raise invalid(f"{self._path}: the schema asks for too large a value", self._path)
         if "const" in schema:
             return schema["const"]
         if "enum" in schema:
@@ -89,7 +92,7 @@ class _Maker:
         if kind in ("integer", "number"):
             return self._number(schema, kind)
         simple = {"boolean": True, "null": None, "string": self._string(schema)}
-        if kind not in simple:
+        if not isinstance(kind, str) or kind not in simple:
             raise invalid(f"{self._path}: unknown type {kind!r}", self._path)
         return simple[kind]
 
@@ -104,23 +107,29 @@ class _Maker:
         return {name: self.make(properties.get(name, {}), depth + 1) for name in names}
 
     def _number(self, schema: dict[str, Any], kind: str) -> int | float:
-        low = schema.get("minimum", schema.get("exclusiveMinimum"))
-        high = schema.get("maximum", schema.get("exclusiveMaximum"))
-        if not isinstance(low, int | float):
-            return min(1, high) if isinstance(high, int | float) else 1
-        if "exclusiveMinimum" in schema:
-            return (
-                low + 1
-                if kind == "integer" or not isinstance(high, int | float)
-                else ((low + high) / 2)
-            )
-        return low
+        low, high = _bound(schema, "minimum"), _bound(schema, "maximum")
+        above, below = _bound(schema, "exclusiveMinimum"), _bound(schema, "exclusiveMaximum")
+        if low is not None:
+            return low
+        if above is not None:
+            top = high if high is not None else below
+            return above + 1 if kind == "integer" or top is None else (above + top) / 2
+        if high is not None:
+            return min(1, high)
+        return 1 if below is None else min(1, below - 1)
 
     def _string(self, schema: dict[str, Any]) -> str:
         if "pattern" in schema:
             raise invalid(f"{self._path}: `pattern` is not supported by this model", self._path)
         text = "text".ljust(_size(schema, "minLength", 0), "x")
         return text[: _size(schema, "maxLength", len(text))]
+
+
+def _bound(schema: dict[str, Any], word: str) -> int | float | None:
+    value = schema.get(word)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if abs(value) <= 2**63 else None
 
 
 def _size(schema: dict[str, Any], word: str, default: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import isinf
 from typing import Any, NoReturn
 
 from reference_server.wire.errors import ApiError, invalid
@@ -13,7 +14,7 @@ Object = dict[str, Any]
 def parse(body: bytes) -> Object:
     """The JSON object in a request body. Raises ApiError(400)."""
     try:
-        value = json.loads(body.decode(), parse_constant=_no_constant)
+        value = json.loads(body.decode(), parse_constant=_no_constant, parse_float=_finite)
     except UnicodeDecodeError:
         raise invalid("the request body is not UTF-8") from None
     except RecursionError:
@@ -30,6 +31,13 @@ def _no_constant(name: str) -> NoReturn:
     # RFC 8259, section 6: "Numeric values that cannot be represented … (such as Infinity and NaN)
     # are not permitted."
     raise ValueError(f"{name} is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if isinf(value):
+        raise ValueError(f"{text:.20} is larger than any double")
+    return value
 
 
 def _well_formed(value: Object) -> None:

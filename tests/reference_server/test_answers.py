@@ -265,6 +265,8 @@ def test_a_call_pays_for_its_name_and_has_no_more_deltas_than_tokens() -> None:
         ({"type": "array", "items": {"type": "null"}, "minItems": 2}, [None, None]),
         ({"type": "string", "minLength": 6, "maxLength": 6}, "textxx"),
         ({"anyOf": [{"type": "boolean"}, {"type": "number"}]}, True),
+        ({"type": "number", "exclusiveMinimum": 2, "maximum": 3}, 2.5),
+        ({"type": "integer", "exclusiveMaximum": 0}, -1),
     ],
 )
 def test_a_schema_constrains_the_answer(schema: object, value: object) -> None:

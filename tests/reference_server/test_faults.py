@@ -47,6 +47,17 @@ REQUESTS: tuple[dict[str, object], ...] = (
     completion("Repeat exactly: 漢字 🫠, one two", stream=True, **USAGE),
     completion("Hello", stream=True, max_tokens=20, logprobs=2, echo=True),
 )
+# One of each kind, short: text, calls, an empty answer, several choices, a refusal.
+KINDS: tuple[dict[str, object], ...] = (
+    chat("Say only: a b c", stream=True, logprobs=True, top_logprobs=1, **USAGE),
+    chat("Weather?", stream=True, n=2, **TOOLS),
+    chat("Weather?", **TOOLS, logprobs=True),
+    completion("Say only: a", stream=True, stop="a", n=2, logprobs=1, **USAGE),
+    completion(["a", "b"], echo=True, max_tokens=0, stream=True),
+    completion("Say: a", logprobs=1, echo=True),
+    chat("x", stream=True, n=0),
+    chat("x", stop=7),
+)
 PATIENCE = 20.0  # virtual seconds: a fault may keep the socket open
 
 
@@ -85,6 +96,12 @@ def answers(
 
 
 CLEAN = answers()
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_no_fault_is_a_crash(name: str) -> None:
+    """`answers` raises what a seam raises."""
+    assert len(answers(FAULTS[name], bodies=KINDS)) == len(KINDS)
 
 
 @pytest.mark.parametrize("name", [name for name in FAULTS if not name.startswith("http.keep")])

@@ -36,7 +36,14 @@ def is_error(reply: Reply, status: int) -> dict[str, Any]:
     return error
 
 
-SCHEMA = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"pattern": "a"}}}
+DEEP_ITEMS = {"type": "array", "minItems": 4000, "items": {"$ref": "#"}}
+TWINS = {"type": "object", "properties": {"a": {"$ref": "#"}, "b": {"$ref": "#"}}}
+
+
+def formatted(schema: object) -> dict[str, object]:
+    return {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+
+
 NAMED = {"type": "function", "function": {"name": "nobody"}}
 FORMAT = "response_format.json_schema"
 
@@ -87,7 +94,10 @@ FORMAT = "response_format.json_schema"
         ({"functions": []}, "functions"),
         ({"response_format": {"type": "xml"}}, "response_format.type"),
         ({"response_format": {"type": "json_schema"}}, f"{FORMAT}.schema"),
-        ({"response_format": SCHEMA}, FORMAT),
+        ({"response_format": formatted({"pattern": "a"})}, FORMAT),
+        ({"response_format": formatted(DEEP_ITEMS)}, FORMAT),
+        ({"response_format": formatted(TWINS)}, FORMAT),
+        ({"response_format": formatted({"type": {}})}, FORMAT),
     ],
 )
 def test_a_wrong_chat_parameter_is_a_400_before_any_stream(
@@ -140,6 +150,7 @@ DEEP = b"[" * 100_000
         b"null",
         b'{"n": NaN}',
         b'{"n": Infinity}',
+        b'{"n": 1e400}',
         b'{"n": 1' + b"0" * 5000 + b"}",
         b'{"a": "\xff"}',
         b'{"a": "\\ud83d"}',
@@ -147,7 +158,7 @@ DEEP = b"[" * 100_000
         DEEP,
         b'{"a":' + DEEP,
     ],
-    ids=range(13),
+    ids=range(14),
 )
 def test_a_body_that_is_no_json_object_is_a_400(body: bytes) -> None:
     async def main() -> None:
