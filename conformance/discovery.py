@@ -17,7 +17,7 @@ from conformance.reading import Reading, read
 from conformance.recorder import Recorder
 from conformance.scenarios import asks
 from conformance.scenarios.asks import Ask
-from conformance.scenarios.driver import Driver
+from conformance.scenarios.driver import BOUNDS, Driver
 from conformance.script import Clocks, Exchange
 from conformance.target import CAPABILITIES, Endpoint, Target, request_bytes
 
@@ -134,7 +134,9 @@ class Discovery:
         captures: list[Capture] = []
         for base in self.target.url.bases():
             request = request_bytes(self.target, base + "/models", None, secrets=self.fields)
-            script = Exchange((request,), method="GET", clocks=self.clocks, url=self._url(base))
+            script = Exchange(
+                (request,), method="GET", clocks=self.clocks, bounds=BOUNDS, url=self._url(base)
+            )
             self.requests += 1
             capture = await self.recorder.exchange(script)
             self._reachable(capture)

@@ -43,7 +43,7 @@ def report_from(setup: Setup, recorded: Recorded) -> Report:
     profiles = [each for each in setup.profiles(apis).values() if each is not None]
     dossiers = in_order(recorded)
     return make_report(
-        results_for(cases, recorded, dossiers, Policy(setup.clients, _unsupported(recorded))),
+        results_for(setup, cases, recorded, dossiers),
         Gating(
             setup.strict,
             setup.min_conclusive,
@@ -71,10 +71,12 @@ def in_order(recorded: Recorded) -> list[Dossier]:
 
 
 def results_for(
-    cases: Sequence[Case], recorded: Recorded, dossiers: Sequence[Dossier], policy: Policy
+    setup: Setup, cases: Sequence[Case], recorded: Recorded, dossiers: Sequence[Dossier]
 ) -> list[Result]:
     """One result for every case and API, those included that nothing was recorded for."""
-    results = {(each.id, each.api): each for each in judge(dossiers, cases, policy)}
+    policy = Policy(setup.clients, _unsupported(recorded))
+    judged = judge(dossiers, cases, policy, setup.known)
+    results = {(each.id, each.api): each for each in judged}
     out: list[Result] = []
     for case in cases:
         for api in case.api:
@@ -189,10 +191,13 @@ def _is_answer(capture: Capture, role: str) -> bool:
 
 
 def transport_failure(dossier: Dossier) -> str | None:
-    """How the network failed in one of the exchanges, before a byte of the answer; else None."""
+    """How the network failed in one of the exchanges, before a byte of the answer; else None.
+
+    On a connection that carried an answer before, silence is the server's doing and a finding.
+    """
     for role, captures in sorted(dossier.roles.items()):
         for capture in captures:
-            if (why := _failure(capture)) is not None:
+            if not capture.ordinal and (why := _failure(capture)) is not None:
                 return f"{role}: {why}"
     return None
 

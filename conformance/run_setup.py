@@ -109,7 +109,7 @@ def setup_from_args(args: argparse.Namespace, environment: Mapping[str, str]) ->
         profile=args.profile,
         clients=args.clients,
         limits=_limits(args, target, loopback),
-        clocks=Clocks(first_byte=args.timeout, progress=args.timeout, total=10 * args.timeout),
+        clocks=Clocks(first_byte=args.timeout, progress=args.timeout, total=5 * args.timeout),
         seed=args.seed,
         concurrency=args.concurrency or target.concurrency or (4 if loopback else 2),
         quick=args.quick,

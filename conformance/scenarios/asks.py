@@ -165,7 +165,7 @@ def request_for(
     prompt, limit = {
         "long": (COUNT, LONG),
         "natural": (HI, LONG),
-        "characters": (REPEAT, 4 * LONG),
+        "characters": (REPEAT, 2 * LONG),
         "tools": (WEATHER, LONG),
     }.get(str(answer), (STORY, SHORT))
     return template(endpoint, prompt[endpoint.api], limit, members, stream=stream)

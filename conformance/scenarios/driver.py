@@ -12,6 +12,8 @@ from conformance.scenarios.asks import Ask
 from conformance.script import Bounds, Clocks, Exchange
 from conformance.target import Endpoint, Target, request_bytes
 
+# What a hostile server can make a run keep, for each of its one or two hundred exchanges.
+BOUNDS = Bounds(body=2 * 1024 * 1024, event=1024 * 1024, reads=20_000)
 LINGER = 0.25  # seconds; long enough for what a server writes by mistake after its last chunk
 
 
@@ -25,13 +27,12 @@ class Driver:
         endpoint: Endpoint,
         *,
         clocks: Clocks,
-        bounds: Bounds | None = None,
         secret_fields: tuple[tuple[str, str], ...] = (),
         empty: Dossier,
     ) -> None:
         self.endpoint = endpoint
         self._recorder, self._target = recorder, target
-        self._clocks, self._bounds = clocks, bounds or Bounds()
+        self._clocks = clocks
         self._secret_fields = secret_fields
         self._empty = empty
         self._roles: dict[str, list[Capture]] = {}
@@ -87,7 +88,7 @@ class Driver:
             events=ask.stream,
             linger=linger,
             clocks=self._clocks,
-            bounds=self._bounds,
+            bounds=BOUNDS,
             url=f"{self._target.url.scheme}://{self._target.url.authority}{self.endpoint.path}",
         )
 

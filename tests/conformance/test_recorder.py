@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import random
 import socket
 import struct
 import tempfile
 import time
 import tracemalloc
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -383,6 +385,44 @@ def test_a_close_without_any_answer_ends_closed_and_empty() -> None:
     capture = recorded(answering(b""))
     assert capture.end.how is How.CLOSED
     assert capture.received == b""
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_bytes_crash_or_hang_it_and_none_are_lost(seed: int) -> None:
+    pieces = _garbage(random.Random(seed))
+
+    async def handler(stream: trio.SocketStream) -> None:
+        await request_of(stream)
+        for piece in pieces:
+            await stream.send_all(piece)
+            await trio.sleep(0.01)
+
+    capture = recorded(handler, script(events=True, linger=1))
+    whole = b"".join(pieces)
+    assert whole.startswith(capture.received + capture.late), f"seed {seed}"
+    if capture.end.how is not How.RESET:
+        assert capture.received + capture.late == whole, f"seed {seed}"
+    ends = [read.end for read in capture.reads]
+    assert ends == sorted(ends)
+    assert not ends or ends[-1] == len(capture.received)
+
+
+def _garbage(rng: random.Random) -> list[bytes]:
+    """Shuffled parts of right answers, cut anywhere and spoiled here and there."""
+    parts = [
+        OK,
+        STREAM_HEAD,
+        b"\r\n",
+        chunk(b"data: {}\n\n"),
+        b"0\r\n\r\n",
+        b"Content-Length: 9\r\n",
+    ]
+    parts += [b"data: [DONE]\n\n", b"fffffffffff\r\n", b"\0\xff", b"HTTP/1.1 100 Continue\r\n\r\n"]
+    data = bytearray(b"".join(rng.choices(parts, k=12)))
+    for _ in range(rng.randrange(4)):
+        data[rng.randrange(len(data))] = rng.randrange(256)
+    cuts = sorted(rng.sample(range(1, len(data)), k=min(5, len(data) - 1)))
+    return [bytes(data[a:b]) for a, b in pairwise([0, *cuts, len(data)])]
 
 
 # -- bounds --------------------------------------------------------------------------------------
