@@ -65,12 +65,16 @@ class _Heard:
 
 
 def judge(
-    dossiers: Sequence[Dossier], cases: Sequence[Case], policy: Policy | None = None
+    dossiers: Sequence[Dossier],
+    cases: Sequence[Case],
+    policy: Policy | None = None,
+    known: Sequence[Case] = (),
 ) -> tuple[Result, ...]:
     """One Result per case and API, ordered by case id, then API.
 
-    An API is judged if a dossier speaks it; with none known, as chat. Raises UsageError when a case
-    names a check that does not exist.
+    An API is judged if a dossier speaks it; with none known, as chat. `known`: cases that were not
+    selected, for what they supersede. Raises UsageError when a case names a check that does not
+    exist.
     """
     policy = policy or Policy()
     trials = [trial_from(dossier) for dossier in dossiers]
@@ -78,9 +82,16 @@ def judge(
     for api in sorted({_api(trial) for trial in trials}):
         spoken = [trial for trial in trials if _api(trial) == api]
         applicable = [case for case in cases if api in case.api]
-        heard = {case.id: _hear(case, spoken) for case in applicable}
+        heard = {case.id: _hear(case, spoken) for case in _with_context(applicable, known)}
         results += [_result(case, api, heard, policy) for case in applicable]
     return tuple(sorted(results, key=lambda r: (r.id, r.api or "")))
+
+
+def _with_context(cases: Sequence[Case], known: Sequence[Case]) -> tuple[Case, ...]:
+    """The cases, and those of the known ones that supersede any of them."""
+    mine = {case.id for case in cases}
+    needed = {other for case in cases for other in case.after} - mine
+    return (*cases, *(case for case in known if case.id in needed))
 
 
 def trial_from(dossier: Dossier) -> Trial:

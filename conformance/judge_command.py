@@ -121,7 +121,7 @@ def _report(
     dossiers: Sequence[Dossier], job: _Job, files: Sequence[str], sample: str | None = None
 ) -> Report:
     return make_report(
-        judge(dossiers, job.cases, job.policy),
+        judge(dossiers, job.cases, job.policy, tuple(job.context.values())),
         job.gating,
         target={"files": list(files)},
         profile=job.profile.name if job.profile else None,

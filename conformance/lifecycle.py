@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from conformance.capture import Capture, How, Json
-from conformance.chunks import Choice, Chunk, Kind, Tool
+from conformance.chunks import Choice, Chunk, Kind, Maybe, Tool
 
 
 class Phase(Enum):
@@ -216,7 +216,7 @@ class Machine:
         over = self.phase in _OVER  # what stands behind the end belongs to no choice
         text = late = finished = False
         for choice in chunk.choices:
-            index = choice.index if type(choice.index) is int else 0
+            index = _index(choice.index)
             state = self._choices.get(index) or _Choice()
             gone = bool(state.finishes)
             reason = choice.finish_reason
@@ -249,6 +249,13 @@ class Machine:
         outcome = OUTCOMES[self.phase, close]
         unfinished = tuple(self._unfinished())
         return Life(outcome, self.phase, choices, unfinished, tuple(self._strays))
+
+
+def _index(value: Maybe) -> int:
+    """As meant: a number in quotes is a fault of its own and still tells the choices apart."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
+        return int(value)
+    return value if type(value) is int else 0
 
 
 def calls_from(pieces: Sequence[tuple[int, Choice]]) -> tuple[Call, ...]:

@@ -265,6 +265,8 @@ def _form(
     if request.body is not None and "stream" in request.body:
         return Form.STREAM if request.body["stream"] is True else Form.PLAIN
     labelled = essence(content_type)
+    if request.body is not None and capture.request and spoken is not None:
+        return Form.PLAIN  # the whole request is known, and `stream` is false unless it is given
     if labelled == "text/event-stream":
         return Form.STREAM
     if request.path is not None and spoken is None:

@@ -43,6 +43,17 @@ def chunks(reading: Reading) -> tuple[Chunk, ...]:
     return tuple(chunk for chunk in events(reading) if chunk.kind is Kind.CHUNK)
 
 
+# Each of these means that some client, ours too, did not get a part of the stream.
+_LOSSES = ("unprefixed-line", "invalid-utf8", "unterminated-event")
+_LOST = (Kind.UNREADABLE, Kind.SCALAR, Kind.BAD_DONE)
+
+
+def is_legible(reading: Reading) -> bool:
+    """Did every part of the stream arrive? What is joined from parts cannot be judged otherwise."""
+    lost = any(anomaly.kind in _LOSSES for anomaly in reading.sse_anomalies)
+    return not lost and not any(chunk.kind in _LOST for chunk in events(reading))
+
+
 def choices(reading: Reading) -> tuple[ChoiceLife, ...]:
     """Each choice's life, in order of first appearance."""
     return () if reading.life is None else reading.life.choices

@@ -13,6 +13,7 @@ from conformance.checks.live import (
     expected,
     grouped,
     is_int,
+    is_legible,
     stop_at,
     type_name,
 )
@@ -169,7 +170,8 @@ def _comparable(reading: Reading) -> list[ChoiceLife]:
     return [
         life
         for life in expected(reading)
-        if life.text
+        if is_legible(reading)
+        and life.text
         and not any(choice.tools or choice.reasoning for _, choice in life.pieces)
         and any(has_entries(choice) for _, choice in life.pieces)
         and not lacking(life)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from conformance.capture import Json
 from conformance.checks import Findings
 from conformance.checks.calls import calls
-from conformance.checks.live import ENDED, events, expected, finish_of, last_finish
+from conformance.checks.live import ENDED, events, expected, finish_of, is_legible, last_finish
 from conformance.checks.place import at_body, at_chunk
 from conformance.checks.stop import chunk_at, own_start, prompt_of, stop_strings
 from conformance.checks.textdiff import corruption, resemblance
@@ -115,7 +115,7 @@ def parity_text(reading: Reading) -> Findings:
     if control is None:
         yield Abstain("not-recorded", "the plain answer is not known")
         return
-    if reading.outcome not in ENDED or last_finish(reading) is None:
+    if reading.outcome not in ENDED or last_finish(reading) is None or not is_legible(reading):
         yield Abstain("not-seen", "the stream is not complete")
         return
     life = next((life for life in expected(reading) if life.index == 0), None)
@@ -182,7 +182,7 @@ def _echoed(reading: Reading) -> list[tuple[int, str, int | None]]:
     if reading.form is Form.PLAIN:
         plain = ((c.index, c.text) for c in reading.plain_choices)
         return [(index, text, None) for index, text in plain if type(index) is int]
-    if reading.outcome not in ENDED:
+    if reading.outcome not in ENDED or not is_legible(reading):
         return []
     lives = [life for life in expected(reading) if finish_of(life) is not None]
     return [(life.index, life.text, life.pieces[0][0]) for life in lives]

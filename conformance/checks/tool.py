@@ -10,7 +10,15 @@ from conformance import strictjson
 from conformance.capture import Json
 from conformance.checks import Findings
 from conformance.checks.calls import Call, calls, word
-from conformance.checks.live import ENDED, expected, finish_of, grouped, is_int, type_name
+from conformance.checks.live import (
+    ENDED,
+    expected,
+    finish_of,
+    grouped,
+    is_int,
+    is_legible,
+    type_name,
+)
 from conformance.checks.place import at_chunk
 from conformance.checks.stop import chunk_at
 from conformance.chunks import ABSENT, Chunk, Tool, member
@@ -64,7 +72,7 @@ def tool_name_missing(reading: Reading) -> Findings:
 
 
 def _opening(reading: Reading, what: str, rule: str) -> Findings:
-    found = _calls(reading)
+    found = _calls(reading) if is_legible(reading) else []
     if not found:
         yield _NO_CALL
     hits = []
@@ -169,7 +177,7 @@ def _parsed(reading: Reading) -> list[tuple[Chunk, Call, strictjson.Parsed]]:
     return [
         (reading.chunks[call.fragments[-1][0]], call, strictjson.parse(call.arguments))
         for life, call in _calls(reading)
-        if reading.outcome in ENDED and _is_whole(life, call)
+        if reading.outcome in ENDED and is_legible(reading) and _is_whole(life, call)
         if all(isinstance(t.arguments, str | None) or not t.arguments for _, t in call.fragments)
     ]
 

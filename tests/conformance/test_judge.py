@@ -216,3 +216,10 @@ def test_a_control_of_our_own_is_stable_once_both_forms_repeated_themselves(
     control = trial.readings["stream"][0].control
     assert control is not None
     assert control.stable is stable
+
+
+def test_what_was_not_selected_still_supersedes(monkeypatch: pytest.MonkeyPatch) -> None:
+    after = replace(CASE, after=("sse.b",))
+    speak(monkeypatch, a=[Finding("F01", "x")], b=[Finding("F02", "y")])
+    (only,) = judge([ONE], [after], known=[after, OTHER])
+    assert (only.id, only.verdict) == ("sse.a", Verdict.BLOCKED)

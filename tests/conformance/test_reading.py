@@ -30,6 +30,7 @@ def post(body: bytes, path: bytes = b"/v1/chat/completions") -> bytes:
         (sent(post(b'{"stream": true}'), PLAIN), Form.STREAM),
         (sent(post(b'{"stream": false}'), STREAM), Form.PLAIN),
         (sent(post(b"{}"), PLAIN), Form.PLAIN),
+        (sent(post(b"{}"), STREAM), Form.PLAIN),
         (sent(post(b"not json"), REFUSED), Form.REFUSAL),
         (sent(post(b'{"stream": true}'), REFUSED), Form.REFUSAL),
         (sent(post(b'{"stream": true}'), b"", How.CLOSED), Form.NOTHING),

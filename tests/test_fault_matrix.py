@@ -1,0 +1,56 @@
+"""Each fault is caught by its check, a clean server by none; virtual time over real sockets."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from conformance.findings import Verdict
+from reference_server.faults.table import FAULTS
+from tests.fault_matrix import BROKEN, CASES, MATRIX, head, results, row, run, tripped
+
+SAMPLE = ("sse.bom", "json.lone-surrogate", "fin.missing:null", "usage.sum", "http.end-of-body")
+seen = functools.cache(lambda name: tripped(FAULTS[name]))
+
+
+def test_every_check_has_a_fault_and_every_fault_a_check() -> None:
+    assert {fault.id for fault in FAULTS.values()} == set(CASES)
+
+
+def test_a_clean_server_breaks_no_check_and_leaves_few_undecided() -> None:
+    found = results(run([]))
+    assert not [r.id for r in found if r.verdict in BROKEN]
+    undecided = {r.id for r in found if r.verdict is not Verdict.PASS}
+    # There is no in-band error to look at, no reasoning, and one tool call at a time.
+    assert undecided <= {
+        "err.followed",
+        "err.not-terminated",
+        "err.shape",
+        "reasoning.empty-field",
+        "tool.id-duplicate",
+        "tool.resumed",
+    }
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_sample_of_faults_is_caught(name: str) -> None:
+    assert FAULTS[name].id in seen(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(FAULTS) - set(SAMPLE)))
+def test_a_fault_is_caught_by_its_check(name: str) -> None:
+    assert FAULTS[name].id in seen(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("time", range(20))
+def test_a_clean_server_is_never_accused(time: int) -> None:
+    assert not [r.id for r in results(run([], "--seed", str(time))) if r.verdict in BROKEN]
+
+
+@pytest.mark.slow
+def test_the_published_matrix_is_what_the_faults_trip() -> None:
+    fresh = [row(fault, seen(fault.name)) for fault in FAULTS.values()]
+    assert MATRIX.read_text() == "\n".join([*head(), *fresh]) + "\n", "python -m tests.fault_matrix"
