@@ -18,6 +18,7 @@ from reference_server.faults.table import HEADER, find, listing, seams_for
 from reference_server.wire.server import Server, Settings
 
 DRAIN_SECONDS = 10.0
+_ABOUT = "A streaming LLM server to test against, and to break on purpose (--fault)."
 _EXAMPLE = "example: reference-server --model scripted --port 8000 --step-ms 20"
 
 
@@ -57,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="reference-server", description=__doc__, epilog=_EXAMPLE)
+    parser = _Parser(prog="reference-server", description=_ABOUT, epilog=_EXAMPLE)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     parser.add_argument("--model", default="scripted", help="scripted (no torch needed)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (loopback)")

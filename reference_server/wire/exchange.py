@@ -150,4 +150,6 @@ class Exchange:
 
 def _refusal(failure: Failure) -> ApiError:
     """A failure before the first byte."""
-    return ApiError(503 if failure.kind == UNAVAILABLE else 500, failure.message)
+    if failure.kind == UNAVAILABLE:
+        return ApiError(503, failure.message, fields=((b"retry-after", b"1"),))
+    return ApiError(500, failure.message)

@@ -106,6 +106,14 @@ def test_n_choices_open_in_order_and_differ_at_temperature() -> None:
     assert [again.text(i) for i in range(3)] == [reply.text(i) for i in range(3)]
 
 
+@pytest.mark.parametrize("make", [chat, completion])
+@pytest.mark.parametrize("seed", range(6))
+def test_choices_appear_in_their_order_whichever_has_text_first(make: Any, seed: int) -> None:
+    reply = ask(make("x", n=5, temperature=1, seed=seed, stream=True, max_tokens=4))
+    order = [choice["index"] for chunk in reply.chunks for choice in chunk["choices"]]
+    assert list(dict.fromkeys(order)) == [0, 1, 2, 3, 4]
+
+
 def test_prompts_of_a_list_are_numbered_prompt_by_prompt() -> None:
     body = completion(["Say only: a", "Say only: b"], n=2)
     plain = ask(body).json

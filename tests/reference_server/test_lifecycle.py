@@ -367,6 +367,7 @@ def test_a_drain_that_takes_too_long_refuses_plain_requests_with_503() -> None:
             running.nursery.start_soon(running.server.drain, 20 * STEP)
             reply = await client.read()
             assert reply.status == 503
+            assert "retry-after" in reply.headers
             assert (await running.connect().get("/health")).json == {"status": "draining"}
 
     run(main)
