@@ -87,11 +87,12 @@ def _opening(reading: Reading, what: str, rule: str) -> Findings:
 
 def tool_type(reading: Reading) -> Findings:
     """C02: a call opens with `type: function`."""
-    if not _calls(reading):
+    found = _calls(reading) if is_legible(reading) else []
+    if not found:
         yield _NO_CALL
     for wrong, level in ((True, None), (False, Level.SHOULD)):
         hits = []
-        for _, call in _calls(reading):
+        for _, call in found:
             at, first = call.fragments[0]
             absent = first.type in (ABSENT, None, "")
             if first.type != "function" and absent is not wrong:

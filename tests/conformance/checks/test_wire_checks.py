@@ -53,6 +53,7 @@ def head(status: int = 200, kind: str = "text/event-stream", *fields: str) -> by
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
+CUT = "Content-Length: 9"
 TE = "Transfer-Encoding: chunked"
 
 
@@ -127,7 +128,7 @@ FAILS: dict[str, list[Capture]] = {
         wire(head(200, "text/event-stream", TE) + chunked(CLEAN)[:-5], how=How.RESET),
         wire(head(200, "text/event-stream") + CLEAN, how=How.RESET),
         wire(head(200, "text/event-stream") + CLEAN, how=How.TLS_CUT),
-        wire(head(200, "application/json", "Content-Length: 9") + b"{}", how=How.CLOSED),
+        wire(head(200, "application/json", CUT) + b"{}", stream=False, how=How.CLOSED),
         bare(CLEAN, How.RESET),
     ],
     "http.close-delimited": [wire(head(200, "text/event-stream") + CLEAN, how=How.CLOSED)],
