@@ -128,10 +128,19 @@ def _kind(value: Json, overlay: Overlay | None) -> Kind:
         return Kind.SCALAR
     if value.get("error") is not None:
         return Kind.ERROR
-    if overlay and not value.get("choices") and any(k in value for k in overlay.vendor_keys):
+    if overlay and _is_vendor(value, overlay):
         return Kind.VENDOR
     like_a_chunk = sum(key in value for key in ("choices", "id", "object", "created", "usage"))
     return Kind.CHUNK if "choices" in value or like_a_chunk >= 2 else Kind.FOREIGN
+
+
+def _is_vendor(value: dict[str, Json], overlay: Overlay) -> bool:
+    """One of the vendor's keys, and nothing of a chunk: no choices, or none with text or delta."""
+    choices = value.get("choices")
+    marked = [value, *choices] if isinstance(choices, list) else [value]
+    bare = [c for c in marked[1:] if isinstance(c, dict) and not {"delta", "text"} & set(c)]
+    has_key = any(isinstance(m, dict) and k in m for m in marked for k in overlay.vendor_keys)
+    return has_key and len(bare) == len(marked) - 1
 
 
 def choices_from(value: Maybe, dialect: Dialect, part: str = "delta") -> Iterator[Choice]:

@@ -27,7 +27,7 @@ class Dialect:
 class Overlay:
     """A server's documented deviations: records that are no chunks, and lowered levels.
 
-    `vendor_keys`: a chunk with empty choices that carries one of these keys is the vendor's own
+    `vendor_keys`: a chunk that carries one of these keys and no delta is the vendor's own
     record and not a chunk. `lower`: check id → (level, reason).
     """
 

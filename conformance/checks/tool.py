@@ -26,6 +26,7 @@ from conformance.findings import Abstain, Level
 from conformance.lifecycle import ChoiceLife
 from conformance.reading import Reading
 
+_FATAL = ("invalid", "several", "nonfinite", "control-character")  # JSON.parse throws at each
 _WHOLE = ("tool_calls", "stop", "function_call")  # finish reasons that leave no call cut off
 _NO_CALL = Abstain("mat", "no tool call")
 
@@ -197,7 +198,7 @@ def tool_args_invalid(reading: Reading) -> Findings:
         yield Abstain("mat", "no whole call")
     hits = []
     for chunk, call, parsed in found:
-        flaws = [f for f in parsed.flaws if f.kind in ("invalid", "several", "nonfinite")]
+        flaws = [f for f in parsed.flaws if f.kind in _FATAL]
         if not call.arguments.strip():
             hits.append((chunk, "the arguments are empty: no JSON object"))
         elif flaws:

@@ -97,7 +97,8 @@ def usage_placement(reading: Reading) -> Findings:
     elif len(closing) > 1 and not continuous(reading):
         said = f"usage stands {len(closing)} times"
     if said:
-        yield at_chunk(reading, chunk, "Z10", said)
+        level = None if reading.wants_usage else Level.MAY
+        yield at_chunk(reading, chunk, "Z10", said, level)
 
 
 def usage_null_before(reading: Reading) -> Findings:

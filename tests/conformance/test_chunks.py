@@ -142,3 +142,17 @@ def test_any_json_is_read_without_raising(value: object) -> None:
         found = read(value, api)
         assert found.kind in Kind
         assert all(isinstance(each.carries, bool) for each in found.choices)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        ('{"id":"","choices":[],"prompt_filter_results":[]}', Kind.VENDOR),
+        ('{"id":"","choices":[{"index":0,"content_filter_results":{}}]}', Kind.VENDOR),
+        ('{"id":"","choices":[{"index":0,"delta":{},"content_filter_results":{}}]}', Kind.CHUNK),
+        ('{"id":"","choices":[]}', Kind.CHUNK),
+    ],
+)
+def test_a_vendor_record_has_the_vendors_key_and_nothing_of_a_chunk(data: str, kind: Kind) -> None:
+    (event,), _ = parse(f"data: {data}\n\n".encode())
+    assert chunk_from_event(event, DIALECTS["chat"], OVERLAYS["azure"]).kind is kind
