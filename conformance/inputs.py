@@ -25,7 +25,7 @@ from conformance.samples import dossier_from_sample, is_sample
 # A record in memory takes about 16 times its bytes as a stream of ordinary chunks, and far more as
 # one of tiny events or empty objects; these keep any record that is judged under 300 MB.
 MOST_BYTES = 12 << 20
-MOST_LINES = 160_000
+MOST_EVENTS = 80_000
 MOST_OBJECTS = 500_000
 _LOOK = 64 << 10
 
@@ -34,6 +34,8 @@ _INTERIM = re.compile(rb"HTTP/\S{1,9} +1\d\d", re.IGNORECASE)
 _VERBOSE = re.compile(rb"[*<>{}] ")
 _STREAM = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|[\r\n])(?:data|event|id|retry)?:")
 _CHUNK_SIZE = re.compile(rb"([0-9a-fA-F]{1,16})[ \t]*(?:;[^\r\n]*)?\r?\n")
+# At most one event ends at each run of line ends, under whatever framing.
+_BLANK = re.compile(rb"(?:\r\n|\n|\r){2,}")
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
 _KNOWN_BINARY = {
     b"\x1f\x8b": "a gzip file; unpack it first",
@@ -79,11 +81,11 @@ def items(name: str, hints: Hints) -> Iterator[Item]:
 def _bounded(dossier: Dossier) -> None:
     """Raise RecordError for a record that would take more memory than its bytes suggest."""
     bodies = [take.received for takes in dossier.roles.values() for take in takes]
-    lines = sum(body.count(b"\n") + body.count(b"\r") for body in bodies)
+    events = sum(1 for body in bodies for _ in _BLANK.finditer(body))
     objects = sum(body.count(b"{") + body.count(b"[") for body in bodies)
     for what, count, most in (
         ("bytes", sum(map(len, bodies)), MOST_BYTES),
-        ("line ends", lines, MOST_LINES),
+        ("events", events, MOST_EVENTS),
         ("JSON objects", objects, MOST_OBJECTS),
     ):
         if count > most:

@@ -425,7 +425,7 @@ def test_hints_never_override_what_the_record_says(file: Path) -> None:
     ("data", "words"),
     [
         (b"data: " + b"x" * inputs.MOST_BYTES, "larger than 12 MiB"),
-        (b"data:\n\n" * 200_000, "line ends, we accept"),
+        (b"data:\n\n" * 200_000, "events, we accept"),
         (b"data: " + b"[" * 600_000, "JSON objects, we accept"),
     ],
 )
@@ -481,13 +481,14 @@ def _peak_mb(file: Path) -> tuple[int, str]:
         + b'"},"finish_reason":"stop"}]}\n\n',
         b'data: {"choices":[' + b"{}," * 100 + b"{}]}\n\n",
         b"x\n",
+        b"data\n",
     ],
-    ids=["chunks", "choices", "lines"],
+    ids=["chunks", "choices", "lines", "empty data"],
 )
 def test_any_record_of_the_largest_size_is_judged_under_300_mb(file: Path, unit: bytes) -> None:
     most = (
         inputs.MOST_BYTES // len(unit),
-        inputs.MOST_LINES // unit.count(b"\n"),
+        inputs.MOST_EVENTS // unit.count(b"\n\n") if b"\n\n" in unit else 10**9,
         inputs.MOST_OBJECTS // max(1, unit.count(b"{") + unit.count(b"[")),
     )
     file.write_bytes(unit * min(most))
