@@ -17,7 +17,7 @@ from conformance.checks.live import (
     stop_at,
     type_name,
 )
-from conformance.checks.place import at_chunk
+from conformance.checks.place import at_body, at_chunk
 from conformance.checks.spelling import (
     are_octets,
     bytes_given,
@@ -29,7 +29,7 @@ from conformance.checks.spelling import (
 from conformance.chunks import ABSENT, Chunk, Maybe, member
 from conformance.findings import Abstain, Finding, Level
 from conformance.lifecycle import ChoiceLife, Outcome
-from conformance.reading import Reading
+from conformance.reading import Form, Reading
 
 _ARRAYS = ("tokens", "token_logprobs", "top_logprobs", "text_offset")
 _ROUNDING = 1e-5  # a probability of one, computed in single precision
@@ -237,6 +237,9 @@ def logprobs_arrays(reading: Reading) -> Findings:
     if dialect_of(reading).nested:
         yield Abstain("not-seen", "chat has entries")
         return
+    if reading.form is Form.PLAIN:
+        yield from _plain_arrays(reading)
+        return
     hits: list[tuple[Chunk, str]] = []
     for life in expected(reading):
         for at, choice in life.pieces:
@@ -245,6 +248,14 @@ def logprobs_arrays(reading: Reading) -> Findings:
     if not hits:
         yield from _offsets(reading)
     yield from grouped(reading, "L13", hits)
+
+
+def _plain_arrays(reading: Reading) -> Findings:
+    found = [c.logprobs for c in reading.plain_choices if c.logprobs not in (ABSENT, None)]
+    if not found:
+        yield _NONE_SEEN
+    for said in {said: None for value in found for said in _array_flaws(value)}:
+        yield at_body(reading, 0, "L13", said)
 
 
 def _array_flaws(value: Maybe) -> Iterator[str]:

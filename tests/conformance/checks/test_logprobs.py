@@ -13,6 +13,7 @@ from tests.conformance.bodies import (
     CHUNKS,
     MUST,
     SHOULD,
+    USAGE,
     Record,
     Row,
     broken,
@@ -21,6 +22,7 @@ from tests.conformance.bodies import (
     envelope,
     finish,
     named,
+    plain,
     result,
     role,
     streamed,
@@ -165,3 +167,20 @@ def test_completions_have_arrays(row: Row) -> None:
 )
 def test_a_stream_without_them_decides_nothing(check: str) -> None:
     assert result(check, streamed(CHUNKS)).verdict is Verdict.INCONCLUSIVE
+
+
+def plain_completion(*found: Any) -> Capture:
+    choices = [
+        {"index": i, "text": "ab", "logprobs": each, "finish_reason": "stop"}
+        for i, each in enumerate(found)
+    ]
+    record = envelope(choices, usage=USAGE) | {"object": "text_completion"}
+    return plain(record, api=COMPLETIONS, logprobs=2, n=len(found))
+
+
+def test_a_plain_completion_has_the_four_arrays_too() -> None:
+    assert broken(plain_completion(arrays("a", "b"))) == {}
+    assert broken(plain_completion(None)) == {}
+    chats = {"content": [entry("a"), entry("b")]}
+    assert broken(plain_completion(arrays("a", "b"), chats)) == {"logprobs.arrays": MUST}
+    assert len(result("logprobs.arrays", plain_completion(chats, chats)).findings) == 4
