@@ -23,13 +23,27 @@ import trio
 
 from conformance import http1, sse
 from conformance.capture import Capture, End, How, Read, Segment
-from conformance.connect import Door, NotConnected, TlsCut, TlsFailed, Wire, connect, reason_of
+from conformance.connect import (
+    READ_SIZE,
+    Door,
+    NotConnected,
+    TlsCut,
+    TlsFailed,
+    Wire,
+    connect,
+    reason_of,
+)
 from conformance.masking import Secret, mask
 from conformance.script import Exchange
 
 LATE_AT_MOST = 64 * 1024
 SENTINEL = "[DONE]"
+Note = Callable[[float, str], None]  # when, and what: "pause", "resume" or a member of LEAVES
 ROUNDING = 1e-6  # seconds; trio's deadline and our own sum may differ in the last bits
+
+
+def unnoted(at: float, what: str) -> None:
+    """Nobody wants to know."""
 
 
 class Recorder:
@@ -67,10 +81,16 @@ class Recorder:
         finally:
             connection.close()
 
-    async def exchange(self, script: Exchange) -> Capture:
+    async def exchange(self, script: Exchange, note: Note = unnoted) -> Capture:
         """One exchange on a connection of its own."""
         async with self.connection() as connection:
-            return await connection.exchange(script)
+            return await connection.exchange(script, note)
+
+    def beside(self, door: Door, secrets: Iterable[Secret] = ()) -> Recorder:
+        """A recorder for another door whose times count from the same origin."""
+        other = Recorder(door, clock=self._clock, wall=self.wall, secrets=secrets)
+        other._origin = self._origin
+        return other
 
 
 class Connection:
@@ -90,12 +110,12 @@ class Connection:
         """May another exchange be sent here? The peer's close may be on its way all the same."""
         return not self._over
 
-    async def exchange(self, script: Exchange) -> Capture:
-        """Send the script's request and record until its end.
+    async def exchange(self, script: Exchange, note: Note = unnoted) -> Capture:
+        """Send the script's request and record until its end; `note` hears what our side does.
 
         On a connection that is over the capture says NOT_CONNECTED with detail "used up".
         """
-        recording = _Recording(script, self._recorder.now)
+        recording = _Recording(script, self._recorder.now, note)
         end = await self._connect(recording)
         if end is None and self._wire is not None:
             end = await recording.run(self._wire)
@@ -113,7 +133,8 @@ class Connection:
         self._over = True  # until there is a wire, whatever gets in the way
         with trio.move_on_after(min(clocks.connect, clocks.total)):
             try:
-                self._wire = await connect(self._door)
+                slow = recording.script.slow
+                self._wire = await connect(self._door, slow.buffer if slow else None)
             except NotConnected as error:
                 return recording.end(How.NOT_CONNECTED, str(error))
             except TlsFailed as error:
@@ -151,9 +172,10 @@ class Connection:
 class _Recording:
     """What one exchange has gathered so far."""
 
-    def __init__(self, script: Exchange, now: Callable[[], float]) -> None:
+    def __init__(self, script: Exchange, now: Callable[[], float], note: Note) -> None:
         self.script = script
         self._now = now
+        self._note = note
         self._started = now()
         self._http = http1.Reader(script.method, max_head=script.bounds.head)
         self._sse = sse.Reader(max_event=script.bounds.event) if script.events else None
@@ -168,6 +190,9 @@ class _Recording:
         self._headed = False
         self._closed = False
         self._waiting = trio.CancelScope()
+        self._request_left = trio.Event()
+        self._rested_from: float | None = None
+        self._rested_until: float | None = None
 
     @property
     def reusable(self) -> bool:
@@ -202,12 +227,15 @@ class _Recording:
 
     async def _send(self, wire: Wire) -> None:
         try:
-            for data in self.script.request:
+            for number, data in enumerate(self.script.request):
+                if number and self.script.between:
+                    await trio.sleep(self.script.between)
                 await wire.send(data)
                 self.segments.append(Segment(data, self._now()))
         except OSError:
             return  # the peer stopped listening; the reading side learns why
         self.sent_at = self._now()
+        self._request_left.set()
         self._waiting.deadline = self._trio_deadline()
 
     async def _receive(self, wire: Wire) -> End:
@@ -216,7 +244,8 @@ class _Recording:
                 return end
             try:
                 with trio.CancelScope(deadline=self._trio_deadline()) as self._waiting:
-                    data, emptied = await wire.receive()
+                    await self._rest()
+                    data, emptied = await wire.receive(self._at_once)
                     if (end := self._take(data, emptied)) is not None:
                         return end
             except TlsCut:
@@ -225,6 +254,32 @@ class _Recording:
             except OSError as error:
                 self._http.close()
                 return self.end(How.RESET, reason_of(error))
+
+    async def _rest(self) -> None:
+        """Read nothing for a while, where the script says so. Clocks and leaving go on."""
+        slow = self.script.slow
+        if slow is None:
+            return
+        if slow.rate is not None and self.reads:
+            due = self.reads[-1].at or 0.0
+            await trio.sleep(due + self._at_once / slow.rate - self._now())
+        if slow.pause and self._events >= slow.events and self._rested_until is None:
+            if self.sent_at is None:
+                await self._request_left.wait()
+            if self._rested_from is None:
+                self._rested_from = self._now()
+                self._note(self._rested_from, "pause")
+            await trio.sleep(self._rested_from + slow.pause - self._now())
+            self._rested_until = self._progress_at = self._now()
+            self._note(self._rested_until, "resume")
+
+    @property
+    def _at_once(self) -> int:
+        """Bytes of one read: a tenth of a second's worth where a rate is given."""
+        slow = self.script.slow
+        if slow is None or slow.rate is None:
+            return READ_SIZE
+        return max(1, min(READ_SIZE, int(slow.rate / 10)))
 
     def _take(self, data: bytes, emptied: bool | None) -> End | None:
         if not data:
@@ -308,6 +363,7 @@ class _Recording:
         self._left = how
         unread = wire.waiting()
         wire.leave(how)
+        self._note(self._now(), how)
         return None if how == "half" else self.end(How.LEFT, name, unread)
 
     async def _linger(self, wire: Wire) -> None:

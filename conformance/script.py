@@ -50,19 +50,37 @@ class Leave:
 
 
 @dataclass(frozen=True, slots=True)
+class Slow:
+    """How slowly our side reads.
+
+    `pause`: seconds in which nothing is read, once, after that many `events` with data (0: from the
+    request's last byte on). `rate`: bytes a second at most. `buffer`: bytes that the socket's
+    receive queue may hold (SO_RCVBUF, set before connecting; the system may double it).
+    """
+
+    pause: float = 0.0
+    events: int = 0
+    rate: float | None = None
+    buffer: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Exchange:
     """The script of one exchange.
 
-    `request`: the bytes to send, one write a segment. `events`: read the body as an event stream
-    (needed by `leave.events`, `patience` and the stricter progress clock). `patience`: seconds
-    from the request to the first event with data, then we leave by FIN. `linger`: seconds to go on
-    reading after the end, for bytes that should not be there.
+    `request`: the bytes to send, one write a segment, `between` seconds apart. `events`: read the
+    body as an event stream (needed by `leave.events`, `slow.events`, `patience` and the stricter
+    progress clock). `patience`: seconds from the request to the first event with data, then we
+    leave by FIN. `linger`: seconds to go on reading after the end, for bytes that should not be
+    there.
     """
 
     request: tuple[bytes, ...]
     method: str = "POST"
     events: bool = False
     leave: Leave | None = None
+    slow: Slow | None = None
+    between: float = 0.0
     patience: float | None = None
     linger: float = 0.0
     clocks: Clocks = field(default_factory=Clocks)

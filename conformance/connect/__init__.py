@@ -11,9 +11,10 @@ import trio
 from conformance import http1
 
 from .tls import Encrypted, TlsFailed, tls_context
-from .wire import NotConnected, Plain, TlsCut, Wire, reason_of
+from .wire import READ_SIZE, NotConnected, Plain, TlsCut, Wire, reason_of
 
 __all__ = [
+    "READ_SIZE",
     "Door",
     "NotConnected",
     "TlsCut",
@@ -44,9 +45,12 @@ class Door:
     tls: ssl.SSLContext | None = None
 
 
-async def connect(door: Door) -> Wire:
-    """A wire to `door`. Raises NotConnected and TlsFailed; waits as long as it takes."""
-    plain = await _dial(door)
+async def connect(door: Door, buffer: int | None = None) -> Wire:
+    """A wire to `door`. Raises NotConnected and TlsFailed; waits as long as it takes.
+
+    `buffer`: the size of the receive queue in bytes, else as the system likes.
+    """
+    plain = await _dial(door, buffer)
     try:
         if door.proxy is not None:
             await _tunnel(plain, door)
@@ -60,18 +64,44 @@ async def connect(door: Door) -> Wire:
         raise
 
 
-async def _dial(door: Door) -> Plain:
+async def _dial(door: Door, buffer: int | None) -> Plain:
     try:
+        if buffer is not None and door.unix is None:
+            return await _dial_narrow(*_address(door), buffer)
         if door.unix is not None:
             stream = await trio.open_unix_socket(door.unix)
         else:
-            host, port = door.proxy or door.connect_to or (door.host, door.port)
-            stream = await trio.open_tcp_stream(host, port)
+            stream = await trio.open_tcp_stream(*_address(door))
     except OSError as error:
         raise NotConnected(reason_of(error)) from error
     except UnicodeError as error:  # the resolver's IDNA step: empty label, label too long
         raise NotConnected("EAI_NONAME") from error
     return Plain(socket.socket(fileno=stream.socket.detach()))
+
+
+def _address(door: Door) -> tuple[str, int]:
+    return door.proxy or door.connect_to or (door.host, door.port)
+
+
+async def _dial_narrow(host: str, port: int, buffer: int) -> Plain:
+    """A socket whose receive queue is small from the start: later the window is offered already.
+
+    RFC 9293 section 3.8.6: "The receiver SHOULD NOT shrink the window".
+    """
+    failed: OSError | None = None
+    for family, kind, proto, _, address in await trio.socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM
+    ):
+        sock = trio.socket.socket(family, kind, proto)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+            await sock.connect(address)
+            return Plain(socket.socket(fileno=sock.detach()))
+        except OSError as error:
+            failed = error
+        finally:
+            sock.close()  # nothing is left of it once it was detached
+    raise failed or OSError("no address")
 
 
 async def _tunnel(plain: Plain, door: Door) -> None:

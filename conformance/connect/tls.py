@@ -78,9 +78,9 @@ class Encrypted:
         self._tls.write(data)
         await self._flush()
 
-    async def receive(self) -> tuple[bytes, bool | None]:
+    async def receive(self, limit: int = READ_SIZE) -> tuple[bytes, bool | None]:
         while True:
-            data = self._decrypted()
+            data = self._decrypted(limit)
             if data is not None:
                 waiting = self._plain.waiting()
                 pending = self._tls.pending() or self._inward.pending
@@ -88,10 +88,10 @@ class Encrypted:
             await self._flush()
             await self._fill()
 
-    def _decrypted(self) -> bytes | None:
+    def _decrypted(self, limit: int = READ_SIZE) -> bytes | None:
         """Decrypted bytes, b"" after close_notify, None if the peer must send more first."""
         try:
-            return self._tls.read(READ_SIZE)
+            return self._tls.read(limit)
         except ssl.SSLWantReadError:
             if self._inward.eof:
                 raise TlsCut from None

@@ -35,8 +35,8 @@ class Wire(Protocol):
     async def send(self, data: bytes) -> None:
         """Hand all of `data` to the socket. Raises OSError."""
 
-    async def receive(self) -> tuple[bytes, bool | None]:
-        """At least one byte, or b"" at the peer's close; did this read empty the queue?
+    async def receive(self, limit: int = READ_SIZE) -> tuple[bytes, bool | None]:
+        """1 to `limit` bytes, or b"" at the peer's close; did this read empty the queue?
 
         Raises OSError (reset) and TlsCut.
         """
