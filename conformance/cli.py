@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from conformance.errors import StreamproofError
-from conformance.options import OneLineParser, add_gating, add_reports, add_selection
+from conformance.options import OneLineParser, add_gating, add_reports, add_selection, day
 
 DESCRIPTION = "Is this stream right? Checks an OpenAI-compatible endpoint, or what was recorded."
 EXAMPLES = {
@@ -18,6 +18,7 @@ EXAMPLES = {
     "conformance judge dump --request request.json",
     "list": "conformance list --json",
     "show": "conformance show sse.bom",
+    "baseline": "conformance baseline report.json --reason since-1.4 -o known.yaml",
 }
 
 
@@ -47,6 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_judge(commands)
     _add_list(commands)
     _add_show(commands)
+    _add_baseline(commands)
     return parser
 
 
@@ -110,6 +112,21 @@ def _add_show(commands: argparse._SubParsersAction[OneLineParser]) -> None:
     parser.set_defaults(command=_show)
 
 
+def _add_baseline(commands: argparse._SubParsersAction[OneLineParser]) -> None:
+    parser = _subparser(commands, "baseline", "write a report's failures as a baseline")
+    parser.add_argument("report", metavar="REPORT.json", help="as `--json` wrote it")
+    parser.add_argument("--reason", metavar="TEXT", required=True, help="why these are known")
+    parser.add_argument("--issue", metavar="URL", help="where they are followed up")
+    parser.add_argument(
+        "--until", metavar="DATE", type=day, help="the last day on which they are excused"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="YAML, or JSON if it ends in .json (default stdout)"
+    )
+    parser.add_argument("--debug", action="store_true", help="tracebacks for errors of ours")
+    parser.set_defaults(command=_baseline)
+
+
 def _status(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 100 <= int(text[:4]) <= 999):
         raise argparse.ArgumentTypeError(f"expected an HTTP status such as 200; got {text!r}")
@@ -139,6 +156,12 @@ def _show(args: argparse.Namespace) -> int:
     from conformance import list_command
 
     return list_command.show_case(args)
+
+
+def _baseline(args: argparse.Namespace) -> int:
+    from conformance import baseline_command
+
+    return baseline_command.main(args)
 
 
 class _Version(argparse.Action):

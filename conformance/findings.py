@@ -79,3 +79,12 @@ class Result:
     reason: str | None = None
     trials: tuple[Verdict, ...] = ()
     findings: tuple[Finding, ...] = ()
+
+
+def fails(result: Result, strict: bool = False) -> bool:
+    """Does this result turn the exit code red by itself, a baseline apart."""
+    if result.verdict is Verdict.FAIL:
+        return True
+    if result.verdict is Verdict.INCONSISTENT:
+        return result.level is Level.MUST or (strict and result.level is Level.SHOULD)
+    return strict and result.verdict is Verdict.NON_STRICT

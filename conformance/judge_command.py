@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from conformance import baseline_file
 from conformance.dialects import OVERLAYS
 from conformance.dossier import Dossier
 from conformance.errors import UsageError
@@ -14,7 +15,7 @@ from conformance.inputs import Hints, Item, items, plain_from_file, request_from
 from conformance.judge import Policy, judge
 from conformance.report import console, story
 from conformance.report.escape import terminal
-from conformance.report.model import Gating, Report, fails, make_report
+from conformance.report.model import Gating, Report, make_report
 from conformance.report.output import Console, Outputs
 from conformance.selection import Selection, check_clients, one_of, select
 from conformance.specs import Case, Profile, known_cases, load_profile
@@ -61,7 +62,13 @@ def _job(args: argparse.Namespace) -> _Job:
         needs={case.id: case.needs for case in chosen},
         context={case.id: case for case in known},
         policy=Policy(clients=args.clients),
-        gating=Gating(args.strict, args.min_conclusive, required),
+        gating=Gating(
+            args.strict,
+            args.min_conclusive,
+            required,
+            baseline_file.from_option(args.baseline, known),
+            baseline_file.today(),
+        ),
         profile=profile,
         again=_again(args),
     )
@@ -86,6 +93,7 @@ def _again(args: argparse.Namespace) -> tuple[str, ...]:
     words += [word for name in args.specs for word in ("--specs", name)]
     words += ["--clients", ",".join(args.clients)] if args.clients else []
     words += ["--strict"] if args.strict else []
+    words += ["--baseline", args.baseline] if args.baseline else []
     return tuple(words)
 
 
@@ -101,6 +109,8 @@ def _reports(
                 pooled.append(item.dossier)
             elif not args.sample or item.sample in args.sample:
                 unseen.discard(item.sample)
+                if job.gating.baseline is not None:
+                    raise UsageError("--baseline: samples have a report each; it needs one of all")
                 yield _of_sample(item, name, job)
     if unseen:
         raise UsageError(f"--sample {min(unseen)}: no such sample in the files")
@@ -135,8 +145,8 @@ def _shown(report: Report, context: story.Context, judged: str, in_full: bool) -
     if report.sample is None or in_full:
         return console.render(report, context, judged)
     told = [each for each in report.results if each.findings]
-    failed = [each.id for each in told if fails(each, report.strict)]
-    noted = [each.id for each in told if not fails(each, report.strict)]
+    failed = [each.id for each in told if report.gates(each)]
+    noted = [each.id for each in told if not report.gates(each)]
     word = "fail" if failed else "ok"
     rest = f"  (also {', '.join(noted)})" if noted else ""
     return f"{terminal(report.sample)}  {word}  {', '.join(failed)}{rest}".rstrip() + "\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from datetime import date
 from typing import NoReturn
 
 
@@ -69,6 +70,21 @@ def add_gating(parser: argparse.ArgumentParser, min_conclusive: float) -> None:
         default=min_conclusive,
         help="fail if fewer of the must checks were decided (default %(default)g)",
     )
+    group.add_argument(
+        "--baseline", metavar="FILE", help="known failures, which do not gate (YAML or JSON)"
+    )
+
+
+def day(text: str) -> date:
+    """`2027-01-31`."""
+    try:
+        if len(text) != 10:  # no week dates, no basic format
+            raise ValueError
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"expected a day such as 2027-01-31; got {text!r}"
+        ) from None
 
 
 def add_reports(parser: argparse.ArgumentParser) -> None:

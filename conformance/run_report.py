@@ -48,6 +48,8 @@ def report_from(setup: Setup, recorded: Recorded) -> Report:
             setup.strict,
             setup.min_conclusive,
             _required(setup, profiles),
+            setup.baseline,
+            setup.today,
         ),
         target=_target(setup, recorded),
         profile=",".join(sorted({profile.name for profile in profiles})) or None,
@@ -223,7 +225,8 @@ def _failure(capture: Capture) -> str | None:
 
 _WORDS = (
     "target", "model", "dialect", "profile", "trials", "concurrency", "manners", "proxy",
-    "connect_to", "cacert", "cert", "key", "max_requests", "max_tokens_total", "api_key_env",
+    "connect_to", "cacert", "cert", "key", "baseline", "max_requests", "max_tokens_total",
+    "api_key_env",
 )  # fmt: skip
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 
+from conformance import baseline_file
+from conformance.baseline import Baseline
 from conformance.connect import Door, tls_context
 from conformance.dialects import OVERLAYS
 from conformance.discovery import bound
@@ -55,6 +58,8 @@ class Setup:
     captures: Path | None = None
     strict: bool = False
     min_conclusive: float = 0.0
+    baseline: Baseline | None = None
+    today: date | None = None
     verbose: bool = False
 
     def profiles(self, apis: Sequence[str]) -> dict[str, Profile | None]:
@@ -119,6 +124,8 @@ def setup_from_args(args: argparse.Namespace, environment: Mapping[str, str]) ->
         verbose=args.verbose,
         strict=args.strict,
         min_conclusive=args.min_conclusive,
+        baseline=baseline_file.from_option(args.baseline, known),
+        today=baseline_file.today(),
     )
 
 

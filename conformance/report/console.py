@@ -10,7 +10,7 @@ from tabulate import tabulate
 from conformance.findings import Finding, Result, Verdict
 from conformance.report import story
 from conformance.report.escape import terminal
-from conformance.report.model import Report, conclusive_percent, fails, summary
+from conformance.report.model import Report, conclusive_percent, summary
 from conformance.specs import GATES, Case
 
 WIDTH = 100
@@ -18,14 +18,16 @@ WIDTH = 100
 
 def render(report: Report, context: story.Context, judged: str) -> str:
     """`judged` names what was judged, e.g. `3 records`. Ends with the summary line."""
-    told = [each for each in report.results if each.findings or fails(each, report.strict)]
-    told.sort(key=lambda each: not fails(each, report.strict))
+    told = [each for each in report.results if each.findings or report.gates(each)]
+    told.sort(key=lambda each: not report.gates(each))
     lines: list[str] = []
     for result in told:
         lines += [*_result(result, report, context), ""]
     lines += [_table(report.results), ""]
     for head, ids in story.by_reason(report.results).items():
         lines += _wrapped(f"{head}: ", " ".join(dict.fromkeys(ids)))
+    for line in story.baseline_lines(report):
+        lines += _wrapped("", line)
     lines += ["", *(f"problem: {terminal(problem)}" for problem in report.problems)]
     return "\n".join([*lines, summary_line(report, judged)]) + "\n"
 
@@ -39,11 +41,13 @@ def summary_line(report: Report, judged: str) -> str:
 
 
 def _result(result: Result, report: Report, context: story.Context) -> list[str]:
-    word = "FAIL" if fails(result, report.strict) else result.verdict.value
+    word = "FAIL" if report.gates(result) else result.verdict.value
+    excused = story.excuse(result, report) if report.excuses(result) else None
     tags = [result.level.value, result.gate, *([result.api] if result.api else []), *result.rules]
     share = f"  {terminal(result.reason)}" if result.reason else ""  # n of m captures
     lines = [f"{word}  {terminal(result.id)}  [{' · '.join(map(terminal, tags))}]{share}"]
     lines += _wrapped("  ", result.title)
+    lines += _wrapped("  baseline ", excused) if excused else []
     shown, left_out = story.shown_findings(result)
     for finding in shown:
         lines += _finding(finding)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import date
 from typing import Any
 
+from conformance.baseline import Entry, Judged, Standing, State
 from conformance.capture import Json
 from conformance.errors import RecordError, SpecError
 from conformance.findings import Finding, Level, Result, Verdict
@@ -33,6 +35,33 @@ def to_json(report: Report) -> dict[str, Json]:
         "exit": report.exit,
         "problems": list(report.problems),
         "results": [_result(each) for each in report.results],
+        **({} if report.baseline is None else {"baseline": _judged(report.baseline)}),
+    }
+
+
+def _judged(judged: Judged) -> Json:
+    """Every entry with its standing, and the results that are excused."""
+    return {
+        "file": judged.file,
+        "entries": [
+            {**_optional(each.entry), "state": each.state.value} for each in judged.standings
+        ],
+        "excused": [{"id": id, "api": api} for id, api in _ordered(judged.excused)],
+    }
+
+
+def _ordered(excused: Iterable[tuple[str, str | None]]) -> list[tuple[str, str | None]]:
+    return sorted(excused, key=lambda each: (each[0], each[1] or ""))
+
+
+def _optional(entry: Entry) -> dict[str, Json]:
+    return {
+        "check": entry.check,
+        "api": entry.api,
+        "rule": entry.rule,
+        "reason": entry.reason,
+        "issue": entry.issue,
+        "until": entry.until.isoformat() if entry.until else None,
     }
 
 
@@ -95,7 +124,25 @@ def _report(fields: Mapping[str, Any]) -> Report:
         problems=tuple(fields["problems"]),
         sample=fields.get("sample"),
         version=fields["tool"]["version"],
+        baseline=_read_judged(fields["baseline"]) if "baseline" in fields else None,
     )
+
+
+def _read_judged(fields: Mapping[str, Any]) -> Judged:
+    return Judged(
+        file=fields["file"],
+        standings=tuple(_read_standing(each) for each in fields["entries"]),
+        excused=frozenset((each["id"], each["api"]) for each in fields["excused"]),
+    )
+
+
+def _read_standing(fields: Mapping[str, Any]) -> Standing:
+    until = fields["until"]
+    entry = Entry(
+        fields["check"], fields["api"], fields["reason"], fields["rule"], fields["issue"],
+        date.fromisoformat(until) if until is not None else None,
+    )  # fmt: skip
+    return Standing(entry, State(fields["state"]))
 
 
 def _read_result(fields: Mapping[str, Any]) -> Result:

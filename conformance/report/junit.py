@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from conformance.findings import Result, Verdict
 from conformance.report import story
 from conformance.report.escape import xml
-from conformance.report.model import Report, fails
+from conformance.report.model import Report
 
 _SKIPPED = frozenset({Verdict.UNSUPPORTED, Verdict.INCONCLUSIVE, Verdict.BLOCKED})
 
@@ -25,9 +25,9 @@ def suite(report: Report, context: story.Context) -> str:
 
 
 def _suite(report: Report, context: story.Context) -> Element:
-    failed = [each for each in report.results if fails(each, report.strict)]
+    failed = [each for each in report.results if report.gates(each)]
     broken = [each for each in report.results if each.verdict is Verdict.HARNESS_ERROR]
-    skipped = [each for each in report.results if each.verdict in _SKIPPED]
+    skipped = [each for each in report.results if each.verdict in _SKIPPED or report.excuses(each)]
     suite = Element(
         "testsuite",
         name=xml(report.sample or "conformance"),
@@ -38,6 +38,8 @@ def _suite(report: Report, context: story.Context) -> Element:
     )
     for result in report.results:
         _case(suite, result, report, context)
+    if lines := story.baseline_lines(report):
+        SubElement(suite, "system-out").text = xml("\n".join(lines))
     if report.problems:
         SubElement(suite, "system-err").text = xml("\n".join(report.problems))
     return suite
@@ -47,10 +49,13 @@ def _case(suite: Element, result: Result, report: Report, context: story.Context
     group = ".".join(part for part in ("conformance", result.api, result.gate) if part)
     case = SubElement(suite, "testcase", classname=xml(group), name=xml(result.id))
     details = xml(_details(result, context))
-    if fails(result, report.strict):
+    if report.gates(result):
         message = result.findings[0].message if result.findings else result.title
         failure = SubElement(case, "failure", message=xml(message), type=result.level.value)
         failure.text = details
+    elif report.excuses(result):
+        SubElement(case, "skipped", message=xml(story.excuse(result, report) or "expected"))
+        SubElement(case, "system-out").text = details
     elif result.verdict is Verdict.HARNESS_ERROR:
         SubElement(case, "error", message=xml(result.reason or "a check of ours broke"))
     elif result.verdict in _SKIPPED:

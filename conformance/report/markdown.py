@@ -5,7 +5,7 @@ from __future__ import annotations
 from conformance.findings import Result
 from conformance.report import story
 from conformance.report.escape import markdown, markdown_code
-from conformance.report.model import Report, fails, summary
+from conformance.report.model import Report, summary
 
 
 def render(report: Report, context: story.Context) -> str:
@@ -15,8 +15,9 @@ def render(report: Report, context: story.Context) -> str:
     lines += [f"{story.summary_line(counts, 'Checks')}. Exit code {report.exit}.", ""]
     lines += [f"- {markdown(problem)}" for problem in report.problems]
     told = [each for each in report.results if each.findings]
-    for result in sorted(told, key=lambda each: not fails(each, report.strict)):
-        lines += _result(result, context)
+    for result in sorted(told, key=lambda each: not report.gates(each)):
+        lines += _result(result, report, context)
+    lines += _baseline(report)
     lines += ["## Every check", "", "| id | api | level | verdict | reason |", "|" + "---|" * 5]
     lines += [_row(each) for each in report.results]
     return "\n".join(lines) + "\n"
@@ -30,7 +31,14 @@ def _row(result: Result) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _result(result: Result, context: story.Context) -> list[str]:
+def _baseline(report: Report) -> list[str]:
+    head, *entries = story.baseline_lines(report) or [""]
+    if not head:
+        return []
+    return ["## Baseline", "", f"{markdown(head)}.", "", *(f"- {markdown(e)}" for e in entries), ""]
+
+
+def _result(result: Result, report: Report, context: story.Context) -> list[str]:
     api = f", {result.api}" if result.api else ""
     lines = [
         f"## {result.verdict.value}: {markdown_code(result.id)} ({result.level.value}{api})",
@@ -38,6 +46,8 @@ def _result(result: Result, context: story.Context) -> list[str]:
         f"{markdown(result.title)}. Rules {markdown(', '.join(result.rules))}.",
         "",
     ]
+    if report.excuses(result):
+        lines.append(f"- Baseline: {markdown(story.excuse(result, report) or '')}")
     shown, left_out = story.shown_findings(result)
     for finding in shown:
         seen = f" {markdown_code(story.bytes_of(finding))}" if finding.excerpt else ""

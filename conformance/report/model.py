@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 
+from conformance.baseline import Baseline, Judged, hold
 from conformance.capture import Json
-from conformance.findings import Finding, Level, Result, Verdict
+from conformance.findings import Finding, Level, Result, Verdict, fails
 
 SCHEMA = 1
 TOOL = "streamproof"
@@ -28,11 +30,16 @@ def tool_version() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Gating:
-    """What the caller lets gate. `required` are the capabilities that the profile demands."""
+    """What the caller lets gate. `required` are the capabilities that the profile demands.
+
+    `baseline` needs `today`: what has expired is decided by the caller's day.
+    """
 
     strict: bool = False
     min_conclusive: float = 0.0  # percent of the must checks that were not declared off
     required: tuple[str, ...] = ()
+    baseline: Baseline | None = None
+    today: date | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,15 @@ class Report:
     problems: tuple[str, ...] = ()
     sample: str | None = None  # id within a JSON-lines file
     version: str = field(default_factory=tool_version)
+    baseline: Judged | None = None  # None: judged without one
+
+    def gates(self, result: Result) -> bool:
+        """Does this result turn the exit code red?"""
+        return fails(result, self.strict) and not self.excuses(result)
+
+    def excuses(self, result: Result) -> bool:
+        """Does it fail, and the baseline knows it?"""
+        return self.baseline is not None and self.baseline.excuses(result)
 
 
 def make_report(
@@ -70,10 +86,19 @@ def make_report(
     """
     ordered = tuple(sorted(map(_ordered, results), key=lambda each: (each.id, each.api or "")))
     missing = _missing_capabilities(ordered, gating, needs or {})
-    code, problems = _decide(ordered, gating, complete, tested, missing)
+    held = _held(ordered, gating)
+    code, problems = _decide(ordered, gating, complete, tested, missing, held)
     return Report(
-        ordered, target, profile, seed, complete, code, gating.strict, problems, sample
+        ordered, target, profile, seed, complete, code, gating.strict, problems, sample,
+        baseline=held,
     )  # fmt: skip
+
+
+def _held(results: Sequence[Result], gating: Gating) -> Judged | None:
+    if gating.baseline is None:
+        return None
+    assert gating.today is not None
+    return hold(gating.baseline, results, gating.strict, gating.today)
 
 
 def summary(results: Sequence[Result]) -> dict[str, int]:
@@ -84,15 +109,6 @@ def summary(results: Sequence[Result]) -> dict[str, int]:
         Verdict.INCONCLUSIVE, Verdict.INCONSISTENT, Verdict.BLOCKED, Verdict.HARNESS_ERROR,
     )  # fmt: skip
     return {verdict.value: counts[verdict] for verdict in order}
-
-
-def fails(result: Result, strict: bool = False) -> bool:
-    """Does this result turn the exit code red by itself."""
-    if result.verdict is Verdict.FAIL:
-        return True
-    if result.verdict is Verdict.INCONSISTENT:
-        return result.level is Level.MUST or (strict and result.level is Level.SHOULD)
-    return strict and result.verdict is Verdict.NON_STRICT
 
 
 def conclusive_percent(results: Sequence[Result]) -> float | None:
@@ -113,19 +129,22 @@ def _decide(
     complete: bool,
     tested: bool,
     missing: Sequence[str],
+    held: Judged | None,
 ) -> tuple[int, tuple[str, ...]]:
     if not complete:
         return 2, ("interrupted before the end",)
     if not tested:
         return 2, ("not tested: fewer than half of the exchanges got an answer to judge",)
-    problems = list(missing)
+    red = [each.problem for each in held.standings] if held else []
+    problems = [*missing, *(words for words in red if words is not None)]
     share = conclusive_percent(results)
     if share is not None and share < gating.min_conclusive:
         problems.append(
             f"only {share:.0f} % of the must checks were conclusive, "
             f"--min-conclusive asks for {gating.min_conclusive:g} %"
         )
-    if problems or any(fails(each, gating.strict) for each in results):
+    failed = [each for each in results if fails(each, gating.strict)]
+    if problems or any(held is None or not held.excuses(each) for each in failed):
         return 1, tuple(problems)
     if any(each.verdict is Verdict.HARNESS_ERROR for each in results):
         return 2, ("a check of ours broke (harness-error)",)

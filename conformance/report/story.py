@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from conformance.baseline import EXCUSING, Standing
 from conformance.findings import Finding, Result, Verdict
 from conformance.report.escape import excerpt
+from conformance.report.model import Report
 from conformance.specs import Case
 
 _ATTENTION = (
@@ -94,3 +97,29 @@ def by_reason(results: Sequence[Result]) -> dict[str, list[str]]:
         head = each.verdict.value if plain else f"{each.verdict.value} ({each.reason})"
         groups.setdefault(head, []).append(each.id)
     return groups
+
+
+def baseline_lines(report: Report) -> list[str]:
+    """One line for the baseline as a whole, then one for each entry; nothing without one."""
+    if report.baseline is None or not report.baseline.standings:
+        return []
+    standings = report.baseline.standings
+    counts = Counter(each.state.value for each in standings)
+    told = ", ".join(f"{count} {state}" for state, count in counts.items())
+    return [f"baseline {report.baseline.file}: {told}", *map(_standing, standings)]
+
+
+def _standing(standing: Standing) -> str:
+    entry = standing.entry
+    until = f"until {entry.until}" if entry.until else None
+    tail = ", ".join(part for part in (entry.reason, entry.issue, until) if part)
+    return f"{standing.state.value} {entry.name}: {tail}"
+
+
+def excuse(result: Result, report: Report) -> str | None:
+    """Why the result fails and yet does not gate."""
+    for standing in report.baseline.standings if report.baseline else ():
+        entry = standing.entry
+        if standing.state in EXCUSING and (entry.check, entry.api) == (result.id, result.api):
+            return f"{standing.state.value}: {entry.reason}"
+    return None

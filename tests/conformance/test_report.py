@@ -12,13 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conformance.errors import RecordError
-from conformance.findings import Finding, Level, Result, Verdict
+from conformance.findings import Finding, Level, Result, Verdict, fails
 from conformance.report.json_report import dumps, loads, to_json
 from conformance.report.model import (
     Gating,
     Report,
     conclusive_percent,
-    fails,
     make_report,
     summary,
 )
