@@ -18,6 +18,7 @@ EXAMPLES = {
     "conformance judge dump --request request.json",
     "list": "conformance list --json",
     "show": "conformance show sse.bom",
+    "diff": "conformance diff yesterday.json today.json",
     "baseline": "conformance baseline report.json --reason since-1.4 -o known.yaml",
 }
 
@@ -48,6 +49,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_judge(commands)
     _add_list(commands)
     _add_show(commands)
+    _add_diff(commands)
     _add_baseline(commands)
     return parser
 
@@ -112,6 +114,17 @@ def _add_show(commands: argparse._SubParsersAction[OneLineParser]) -> None:
     parser.set_defaults(command=_show)
 
 
+def _add_diff(commands: argparse._SubParsersAction[OneLineParser]) -> None:
+    parser = _subparser(commands, "diff", "what changed between two reports")
+    parser.add_argument("old", metavar="OLD.json", help="a report that `--json` wrote")
+    parser.add_argument("new", metavar="NEW.json", help="a later one; exit 1 if anything got worse")
+    parser.add_argument(
+        "--json", metavar="FILE", action="append", default=[], help="repeatable; - is stdout"
+    )
+    parser.add_argument("--debug", action="store_true", help="tracebacks for errors of ours")
+    parser.set_defaults(command=_diff)
+
+
 def _add_baseline(commands: argparse._SubParsersAction[OneLineParser]) -> None:
     parser = _subparser(commands, "baseline", "write a report's failures as a baseline")
     parser.add_argument("report", metavar="REPORT.json", help="as `--json` wrote it")
@@ -156,6 +169,12 @@ def _show(args: argparse.Namespace) -> int:
     from conformance import list_command
 
     return list_command.show_case(args)
+
+
+def _diff(args: argparse.Namespace) -> int:
+    from conformance import diff_command
+
+    return diff_command.main(args)
 
 
 def _baseline(args: argparse.Namespace) -> int:
