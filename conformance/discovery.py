@@ -24,6 +24,7 @@ from conformance.target import CAPABILITIES, Endpoint, Target, request_bytes
 PROBE_TOKENS = 4
 LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 MODEL_AT_MOST = 512
+LISTED = 8  # models of a long list that are kept
 _OPTIONAL = frozenset({"temperature", "seed"})
 
 # A refusal that says nothing about the parameter: authentication, timeouts, rate limits.
@@ -118,7 +119,7 @@ class Discovery:
             captures = ()
             if isinstance(settled.answer, Endpoint):
                 context = self.target.context or _context(listed, model)
-                endpoints.append(replace(settled.answer, context=context))
+                endpoints.append(replace(settled.answer, context=context, listed=models[:LISTED]))
             else:
                 notes.append(settled.answer)
         if not endpoints or (self.apis and notes):

@@ -106,6 +106,7 @@ class Endpoint:
     """One API of a target as discovery settled it; the defaults are what a plan assumes.
 
     `unsupported`: capability → what the endpoint said about it. `path`: from the server's root.
+    `context`: tokens, None: not known. `listed`: the models that the server says it has.
     """
 
     api: str
@@ -117,6 +118,7 @@ class Endpoint:
     unsupported: Mapping[str, str] = field(default_factory=dict)
     extra: Mapping[str, Json] = field(default_factory=dict)
     context: int | None = None
+    listed: tuple[str, ...] = ()
 
     def has(self, capability: str) -> bool:
         """Is this member of CAPABILITIES usable here?"""

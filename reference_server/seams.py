@@ -55,6 +55,10 @@ class Answer:
 class Seams:
     """The identity. Each method gets what the clean server would send and says what is sent."""
 
+    def request(self, body: bytes) -> bytes:
+        """The request's body before it is read."""
+        return body
+
     def work(self, work: Work) -> Work:
         """What the engine is asked."""
         return work

@@ -52,12 +52,52 @@ MODULES = {
     "text": "text",
     "echo": "text",
     "stop": "stop",
+    # Whole ids, where what is provoked is judged apart from what is only seen.
+    **dict.fromkeys(
+        (
+            "err.malformed-json",
+            "err.missing-field",
+            "err.unknown-model",
+            "err.wrong-types",
+            "err.client-mistake-5xx",
+            "err.recovers",
+            "err.same-status",
+            "err.context",
+        ),
+        "mistakes",
+    ),
+    **dict.fromkeys(
+        (
+            "stop.accepted",
+            "stop.exact-prefix",
+            "stop.tail-leak",
+            "stop.finish",
+            "stop.mid-token",
+            "stop.multi-byte",
+            "stop.near-miss",
+            "stop.several",
+            "stop.first-text",
+            "stop.parity",
+        ),
+        "cutting",
+    ),
+    **dict.fromkeys(
+        (
+            "utf8.characters",
+            "text.normal-form",
+            "text.separators",
+            "text.escapes",
+            "text.sse-lookalike",
+            "text.whitespace",
+        ),
+        "material",
+    ),
 }
 
 
 def function_of(check: str) -> Callable[..., Findings] | None:
     """The function of a check id, None if there is none."""
-    module = MODULES.get(check.split(".")[0])
+    module = MODULES.get(check) or MODULES.get(check.split(".")[0])
     if module is None:
         return None
     found = import_module(f"conformance.checks.{module}")

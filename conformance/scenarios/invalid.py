@@ -14,6 +14,9 @@ from conformance.target import Endpoint, json_bytes
 CONTROL_AFTER = 10
 MOST = 40
 UNKNOWN_MODEL = "no-such-model-7f3a"
+TOO_LONG = "context-exceeded"
+MOST_CONTEXT = 32_768  # tokens; filling a longer context costs more than the answer is worth
+BEYOND = 64  # words more than the context holds tokens
 
 # Members that replace a good request's own, by the name of the mistake; both APIs.
 WRONG_MEMBERS: Mapping[str, Mapping[str, Json]] = {
@@ -21,7 +24,6 @@ WRONG_MEMBERS: Mapping[str, Mapping[str, Json]] = {
     "model-number": {"model": 7},
     "temperature-text": {"temperature": "hot"},
     "temperature-range": {"temperature": -1},
-    "top-p-range": {"top_p": 7},
     "n-zero": {"n": 0},
     "n-text": {"n": "two"},
     "stop-number": {"stop": 5},
@@ -61,7 +63,24 @@ def mistakes(endpoint: Endpoint, *, stream: bool) -> dict[str, Mapping[str, Json
     }
     for name, wrong in {**limits, **WRONG_MEMBERS, **special}.items():
         bodies[name] = {**good, **wrong}
-    return bodies
+    usage = ask.usage_members() if stream and endpoint.has("usage") else {}
+    too_long = ask.template(endpoint, _words(endpoint), ask.SHORT, usage, stream=stream)
+    return {**bodies, TOO_LONG: too_long}
+
+
+def too_much(endpoint: Endpoint) -> str | None:
+    """Why its context cannot be overfilled, None if it can."""
+    if endpoint.context is None:
+        return "the context length is not known"
+    if endpoint.context > MOST_CONTEXT:
+        return f"a context of {endpoint.context} tokens, we fill {MOST_CONTEXT} at most"
+    return None
+
+
+def _words(endpoint: Endpoint) -> str:
+    """More words than the context holds tokens: no tokenizer joins digits over a space."""
+    room = 0 if endpoint.context is None else min(endpoint.context, MOST_CONTEXT)
+    return " ".join(str(number % 10) for number in range(room + BEYOND))
 
 
 def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[ask.Ask, ...]:
@@ -81,10 +100,18 @@ def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[ask.Ask, ..
 
 
 async def drive(driver: Driver, asks: tuple[ask.Ask, ...]) -> Dossier:
+    endpoint = driver.endpoint
+    names = list(mistakes(endpoint, stream=True))
+    skipped = too_much(endpoint)
+    bad = 0
     for each in asks:
+        bad += not each.generates
+        if not each.generates and names[(bad - 1) // 2] == TOO_LONG and skipped:
+            continue
         await driver.send(each)
-    names: list[Json] = list(mistakes(driver.endpoint, stream=True))
-    return driver.dossier(mistakes=names)
+    sent: list[Json] = [name for name in names if not (skipped and name == TOO_LONG)]
+    listed: list[Json] = list(endpoint.listed)
+    return driver.dossier(mistakes=sent, models=listed, context=endpoint.context, skipped=skipped)
 
 
 INVALID = Scenario(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,10 @@ Sent = bytes | Act
 
 @dataclass(slots=True)
 class Place:
-    """Where in the answer a seam stands. `memory` belongs to one fault and one exchange."""
+    """Where in the answer a seam stands. `memory` belongs to one fault and one exchange.
+
+    `shared` belongs to one fault and lives as long as the server: what neighbours leave behind.
+    """
 
     body: Document  # the request's JSON; empty where it is none
     serial: int  # number of the request in this process
@@ -26,6 +29,7 @@ class Place:
     nth: int = 0  # items of the same part before this one at this seam
     streaming: bool = False  # the answer is an event stream
     memory: Document = field(default_factory=dict)
+    shared: Document = field(default_factory=dict)
 
     @property
     def asks_stream(self) -> bool:
@@ -50,6 +54,7 @@ class Fault:
     id: str
     title: str
     variant: str = ""
+    request: Callable[[Place, bytes], bytes] | None = None
     work: Callable[[Place, Work], Work] | None = None
     event: Callable[[Place, Event], Iterable[Event]] | None = None
     chunk: Callable[[Place, Document], Iterable[Document]] | None = None
@@ -69,12 +74,26 @@ class FaultySeams(Seams):
     """Passes one answer through some faults, in order."""
 
     def __init__(
-        self, faults: Sequence[Fault], body: Document, serial: int, connection: Document
+        self,
+        faults: Sequence[Fault],
+        body: Document,
+        serial: int,
+        connection: Document,
+        shared: Mapping[str, Document] | None = None,
     ) -> None:
         self._faults = faults
-        self._places = [Place(body, serial, connection) for _ in faults]
+        shared = shared or {}
+        self._places = [
+            Place(body, serial, connection, shared=shared.get(fault.name, {})) for fault in faults
+        ]
         self._seen: Counter[tuple[int, str, Part | None]] = Counter()
         self._streaming = False
+
+    def request(self, body: bytes) -> bytes:
+        for number, fault in enumerate(self._faults):
+            if fault.request:
+                body = fault.request(self._at(number, "request", Part.BODY), body)
+        return body
 
     def work(self, work: Work) -> Work:
         for number, fault in enumerate(self._faults):

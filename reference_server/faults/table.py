@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 import itertools
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reference_server.faults import calls, counts, events, framing, shape, text
+from reference_server.faults import calls, counts, events, framing, refusals, shape, text
 from reference_server.faults.fault import Fault, FaultySeams, request_document
 from reference_server.seams import CLEAN, Seams
 from reference_server.wire.connection import Request
@@ -25,6 +26,7 @@ FAULTS: dict[str, Fault] = {
         *counts.FAULTS,
         *calls.FAULTS,
         *text.FAULTS,
+        *refusals.FAULTS,
     )
 }
 
@@ -53,12 +55,14 @@ def seams_for(
     a 400. Only the generation routes are ever faulty.
     """
     serial = itertools.count()
+    shared: defaultdict[str, dict[str, Any]] = defaultdict(dict)
 
     def seams(request: Request, memory: dict[str, Any]) -> Seams:
         faults = [*always, *(_asked(request) if allowed else ())]
         if not faults or request.path not in _ROUTES:
             return CLEAN
-        return FaultySeams(faults, request_document(request.body), next(serial), memory)
+        mine = {fault.name: shared[fault.name] for fault in faults}
+        return FaultySeams(faults, request_document(request.body), next(serial), memory, mine)
 
     return seams
 

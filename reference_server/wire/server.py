@@ -160,7 +160,7 @@ class Server:
     # -- generation --------------------------------------------------------------------------
 
     async def _generate(self, asked: Request, connection: Connection) -> None:
-        body = fields.parse(asked.body)
+        body = fields.parse(connection.seams.request(asked.body))
         ask = self._fitted(_GENERATE[asked.path](body))
         self._admitted()
         exchange = Exchange(
