@@ -15,7 +15,7 @@ _FAILED = (Outcome.ERROR_BEFORE_TOKEN, Outcome.ERROR_AFTER_TOKEN)
 
 
 def done_missing(reading: Reading) -> Findings:
-    """Z07, K08: the stream is "terminated by a data: [DONE] message" (OpenAI, `stream`)."""
+    """Z07, K08: "the stream terminated by a `data: [DONE]` message" (OpenAI, `stream`)."""
     if reading.outcome in _UNSEEN or reading.outcome in _FAILED:
         yield Abstain("not-seen", "the stream did not come to its own end")
     elif reading.outcome is Outcome.COMPLETE_UNTERMINATED:

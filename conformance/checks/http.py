@@ -43,7 +43,7 @@ def http_no_answer(reading: Reading) -> Findings:
 
 
 def http_status(reading: Reading) -> Findings:
-    """T01: "status is not 200 … fail the connection" (WHATWG HTML 9.2.3)."""
+    """T01: "status is not 200, … then fail the connection" (WHATWG HTML 9.2.2)."""
     if reading.status is None:
         yield Abstain("not-recorded")
     elif reading.status != 200:

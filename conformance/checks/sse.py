@@ -19,12 +19,12 @@ _REWRITTEN = Abstain("not-recorded", "the record holds decoded text, not bytes")
 
 
 def sse_invalid_utf8(reading: Reading) -> Findings:
-    """F01: "The … stream must be encoded as UTF-8" (WHATWG HTML 9.2.5)."""
+    """F01: "Event streams … must always be encoded as UTF-8" (WHATWG HTML 9.2.5)."""
     yield from _first(reading, "invalid-utf8", "F01", "the body is not valid UTF-8")
 
 
 def sse_unterminated_event(reading: Reading) -> Findings:
-    """F02: "If the file ends in the middle of an event … [it] is not dispatched" (9.2.6)."""
+    """F02: "If the file ends … the incomplete event is not dispatched" (9.2.6)."""
     lost = Level.SHOULD if (reading.pending or "").strip() == "[DONE]" else None
     said = "the body ends inside an event, which no client gets"
     yield from _first(reading, "unterminated-event", "F02", said, lost)
@@ -74,7 +74,7 @@ def sse_id_retry_event(reading: Reading) -> Findings:
 
 
 def sse_unprefixed_line(reading: Reading) -> Findings:
-    """F13, X15: "Otherwise … the field is ignored": a bare line is silently lost."""
+    """F13, X15: "The field is ignored.": a bare line is silently lost."""
     yield from _first(
         reading, "unprefixed-line", "F13", "a line is no field: every client drops it"
     )
