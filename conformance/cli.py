@@ -18,6 +18,7 @@ EXAMPLES = {
     "conformance judge dump --request request.json",
     "list": "conformance list --json",
     "show": "conformance show sse.bom",
+    "replay": "conformance replay dossiers/chat-stream.jsonl#done.missing",
     "diff": "conformance diff yesterday.json today.json",
     "baseline": "conformance baseline report.json --reason since-1.4 -o known.yaml",
 }
@@ -49,6 +50,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_judge(commands)
     _add_list(commands)
     _add_show(commands)
+    _add_replay(commands)
     _add_diff(commands)
     _add_baseline(commands)
     return parser
@@ -114,6 +116,24 @@ def _add_show(commands: argparse._SubParsersAction[OneLineParser]) -> None:
     parser.set_defaults(command=_show)
 
 
+def _add_replay(commands: argparse._SubParsersAction[OneLineParser]) -> None:
+    from conformance.run_options import add_connection
+
+    parser = _subparser(commands, "replay", "provoke a failure again: FIXED, FAILED or ERROR")
+    parser.add_argument(
+        "what", metavar="DOSSIER#ID", help="a file that `--captures` kept, and a check it breaks"
+    )
+    parser.add_argument("--url", metavar="URL", help="send it there, not where it was recorded")
+    parser.add_argument(
+        "--api-key-env", metavar="NAME", help="variable with the API key, if not the recorded one"
+    )
+    add_connection(parser)
+    parser.add_argument("--captures", metavar="DIR", help="keep the new dossier in this folder")
+    parser.add_argument("--specs", metavar="DIR", action="append", default=[])
+    parser.add_argument("--debug", action="store_true", help="tracebacks for errors of ours")
+    parser.set_defaults(command=_replay)
+
+
 def _add_diff(commands: argparse._SubParsersAction[OneLineParser]) -> None:
     parser = _subparser(commands, "diff", "what changed between two reports")
     parser.add_argument("old", metavar="OLD.json", help="a report that `--json` wrote")
@@ -169,6 +189,12 @@ def _show(args: argparse.Namespace) -> int:
     from conformance import list_command
 
     return list_command.show_case(args)
+
+
+def _replay(args: argparse.Namespace) -> int:
+    from conformance.replay import command
+
+    return command.main(args)
 
 
 def _diff(args: argparse.Namespace) -> int:

@@ -220,13 +220,20 @@ def _is_text(form: bytes) -> bool:
 _TO_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
+def reference_parts(reference: str) -> tuple[str, str, int]:
+    """`name#encoding@skip` of `Mask.secret`; "" and 0 where it has none."""
+    match = _REFERENCE.fullmatch(reference)
+    if match is None:
+        return reference, "", 0
+    return match[1], match[2] or "", int(match[3] or 0)
+
+
 def _piece(gap: Mask, values: Mapping[str, bytes]) -> bytes | None:
     """The bytes that a mask stands for, if its secret is known and long enough."""
-    match = _REFERENCE.fullmatch(gap.secret)
-    if match is None or match[1] not in values:
+    name, encoding, skip = reference_parts(gap.secret)
+    if name not in values:
         return None
-    form = _forms(values[match[1]]).get(match[2] or "", b"")
-    skip = int(match[3] or 0)
+    form = _forms(values[name]).get(encoding, b"")
     piece = form[skip : skip + gap.length]
     return piece if len(piece) == gap.length else None
 

@@ -19,7 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="API base (…/v1) or server root: http://…, https://…, unix:PATH",
     )  # fmt: skip
     _add_endpoint(parser)
-    _add_connection(parser)
+    add_connection(parser)
     _add_load(parser)
     add_selection(parser)
     add_gating(parser, MIN_CONCLUSIVE)
@@ -51,7 +51,8 @@ def _add_endpoint(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--dialect", metavar="NAME", help="overlay of known deviations")
 
 
-def _add_connection(parser: argparse.ArgumentParser) -> None:
+def add_connection(parser: argparse.ArgumentParser) -> None:
+    """How to reach an endpoint, and how long to wait for it."""
     group = parser.add_argument_group("connection")
     group.add_argument("--cacert", metavar="FILE", help="PEM file of trusted authorities")
     group.add_argument("--cert", metavar="FILE", help="PEM file of the client's certificate")

@@ -107,7 +107,7 @@ def setup_from_args(args: argparse.Namespace, environment: Mapping[str, str]) ->
     loopback = target.url.is_loopback
     return Setup(
         target=target,
-        door=_door(args, target.url),
+        door=door_from_args(args, target.url),
         apis=_apis(args.api) or _profile_apis(args.profile),
         known=known,
         selection=_selection(args),
@@ -172,7 +172,8 @@ def _api_key(
     return name, key
 
 
-def _door(args: argparse.Namespace, url: Url) -> Door:
+def door_from_args(args: argparse.Namespace, url: Url) -> Door:
+    """The door that the connection options of a command describe. Raises UsageError."""
     tls = None
     if url.scheme == "https":
         tls = tls_context(cacert=args.cacert, cert=args.cert, key=args.key, insecure=args.insecure)

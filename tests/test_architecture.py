@@ -48,6 +48,8 @@ FENCES: Mapping[str, tuple[str, ...]] = {
         "conformance.discovery",
         "conformance.scenarios",
         "conformance.run",
+        "conformance.replay.play",
+        "conformance.replay.command",
         "conformance.cli",
         "reference_server.wire",
         "reference_server.bridge",

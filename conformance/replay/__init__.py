@@ -1,0 +1,1 @@
+"""Replay: the exchanges of a dossier sent again, and one check judged on what comes back."""
