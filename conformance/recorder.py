@@ -38,7 +38,9 @@ from conformance.script import Exchange
 
 LATE_AT_MOST = 64 * 1024
 SENTINEL = "[DONE]"
-Note = Callable[[float, str], None]  # when, and what: "pause", "resume" or a member of LEAVES
+# When, and what: "pause", "resume", a member of LEAVES, and ANSWERED at the first byte.
+Note = Callable[[float, str], None]
+ANSWERED = "answered"
 ROUNDING = 1e-6  # seconds; trio's deadline and our own sum may differ in the last bits
 
 
@@ -111,7 +113,7 @@ class Connection:
         return not self._over
 
     async def exchange(self, script: Exchange, note: Note = unnoted) -> Capture:
-        """Send the script's request and record until its end; `note` hears what our side does.
+        """Send the script's request and record until its end; `note` hears what happens.
 
         On a connection that is over the capture says NOT_CONNECTED with detail "used up".
         """
@@ -288,6 +290,7 @@ class _Recording:
         now = self._now()
         if not self.received:
             self._progress_at = now
+            self._note(now, ANSWERED)
         self.received += data
         self._read_body(self._http.feed(data), now)
         if self._http.complete and self._http.end is not None:

@@ -20,6 +20,7 @@ from conformance.capture import Json
 from conformance.discovery import Discovery, Found
 from conformance.dossier import Dossier
 from conformance.errors import RecordError, StreamproofError, UsageError
+from conformance.metrics import MAPS, detect, map_from_names, values_from
 from conformance.options import OneLineParser
 from conformance.plan import Cost, Job, Plan, render
 from conformance.recorder import Recorder
@@ -38,6 +39,8 @@ from conformance.run_report import (
 from conformance.run_setup import Setup, setup_from_args
 from conformance.scenarios import SCENARIOS
 from conformance.scenarios.driver import Driver
+from conformance.scenarios.meter import Meter
+from conformance.target import Target, Url, request_bytes
 
 DEAD_AFTER = 2  # scenarios whose every connection was refused, second attempts included
 PAUSE = 0.5  # seconds before a second attempt
@@ -159,10 +162,44 @@ async def execute(setup: Setup, recorded: Recorded, log: Log) -> None:
     _discovered(setup, recorded, found)
     log(_summary(found, recorded.plan, setup.quick))
     runner = _Runner(setup, recorder, recorded, log)
+    if any(SCENARIOS[job.scenario].watches for job in recorded.plan.jobs):
+        runner.meter = await _meter(setup, recorder, recorded)
     for phase, jobs in recorded.plan.phases():
         log(f"{phase.name.lower()}: {len(jobs)} scenarios")
         await runner.run(jobs)
     recorded.complete = True
+
+
+async def _meter(setup: Setup, recorder: Recorder, recorded: Recorded) -> Meter | None:
+    """What scrapes the server's own metrics; None, and a note where they were asked for."""
+    if not setup.scrapes:
+        return None
+    url, target = setup.target.url, setup.target
+    if setup.metrics is None:
+        path, secret = url.path.removesuffix("/v1") + "/metrics", setup.fields
+    else:
+        url, path, secret = setup.metrics, setup.metrics.path, ()
+    if (url.scheme, url.authority, url.unix) != _address(setup.target.url):
+        # Another server is not told what is meant for this one.
+        target = Target(url)
+        recorder = recorder.beside(setup.door_to(url), setup.secrets)
+    meter = Meter(recorder, request_bytes(target, path, None, secrets=secret))
+    rows = await meter.look()
+    name = detect(rows)
+    if setup.target.metrics_map:
+        meter.known = map_from_names(setup.target.metrics_map)
+    elif name is not None:
+        meter.known = MAPS[name]
+    if meter.known is not None and values_from(rows, meter.known):
+        return meter
+    if setup.metrics is not None:
+        said = "shows no metrics that we know; name them in the target file's metrics.map"
+        recorded.notes = (*recorded.notes, f"{setup.metrics} {said}")
+    return None
+
+
+def _address(url: Url) -> tuple[str, str, str | None]:
+    return url.scheme, url.authority, url.unix
 
 
 def _discovered(setup: Setup, recorded: Recorded, found: Found) -> None:
@@ -191,6 +228,8 @@ class _Runner:
         self._places = trio.CapacityLimiter(setup.concurrency)
         self._refused = 0  # scenarios one after the other that could not connect at all
         self._begun: set[str] = set()
+        self.meter: Meter | None = None
+        self._memories: dict[str, dict[str, Json]] = {}
 
     async def run(self, jobs: Sequence[Job]) -> None:
         async with trio.open_nursery() as nursery:
@@ -254,6 +293,8 @@ class _Runner:
             clocks=self._setup.clocks,
             secret_fields=self._setup.fields,
             empty=empty,
+            meter=self.meter,
+            memory=self._memories.setdefault(job.api, {}),
         )
         try:
             return await scenario.drive(driver, scenario.asks(endpoint, job.parameters))

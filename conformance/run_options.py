@@ -49,6 +49,10 @@ def _add_endpoint(parser: argparse.ArgumentParser) -> None:
         help=f"variable with the API key (default {DEFAULT_KEY}); never printed, never stored",
     )  # fmt: skip
     group.add_argument("--dialect", metavar="NAME", help="overlay of known deviations")
+    group.add_argument(
+        "--metrics", metavar="URL|none",
+        help="the server's Prometheus page (default: /metrics beside the API, if it has one)",
+    )  # fmt: skip
 
 
 def add_connection(parser: argparse.ArgumentParser) -> None:

@@ -34,6 +34,7 @@ from conformance.target import (
 )
 
 POLITE_TOKENS = 200_000
+NO_METRICS = "none"
 QUICK_GATES = ("wire", "shape")
 
 
@@ -56,11 +57,18 @@ class Setup:
     fields: tuple[tuple[str, str], ...] = ()
     secrets: tuple[Secret, ...] = ()
     captures: Path | None = None
+    metrics: Url | None = None  # the page to scrape; None: beside the API
+    scrapes: bool = True
     strict: bool = False
     min_conclusive: float = 0.0
     baseline: Baseline | None = None
     today: date | None = None
     verbose: bool = False
+
+    def door_to(self, url: Url) -> Door:
+        """The door of another server, e.g. of its metrics: the same trust, no detours."""
+        tls = self.door.tls or (tls_context() if url.scheme == "https" else None)
+        return Door(url.host, url.port, url.unix, tls=tls if url.scheme == "https" else None)
 
     def profiles(self, apis: Sequence[str]) -> dict[str, Profile | None]:
         """The profile of each API: the one asked for, else `must-<api>` unless ids are chosen."""
@@ -121,6 +129,8 @@ def setup_from_args(args: argparse.Namespace, environment: Mapping[str, str]) ->
         fields=() if key is None else (("Authorization", f"Bearer {key[1]}"),),
         secrets=() if key is None else (Secret(f"env:{key[0]}", key[1].encode()),),
         captures=Path(args.captures) if args.captures else None,
+        metrics=_metrics(args.metrics or target.metrics),
+        scrapes=(args.metrics or target.metrics) != NO_METRICS,
         verbose=args.verbose,
         strict=args.strict,
         min_conclusive=args.min_conclusive,
@@ -179,6 +189,10 @@ def door_from_args(args: argparse.Namespace, url: Url) -> Door:
         tls = tls_context(cacert=args.cacert, cert=args.cert, key=args.key, insecure=args.insecure)
     to = parse_host_port(args.connect_to, "--connect-to") if args.connect_to else None
     return Door(url.host, url.port, url.unix, to, _proxy(args.proxy), tls)
+
+
+def _metrics(text: str | None) -> Url | None:
+    return None if text in (None, NO_METRICS) else parse_url(text)
 
 
 def _proxy(text: str | None) -> tuple[str, int] | None:

@@ -77,7 +77,11 @@ class Url:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One endpoint and everything the user told us about it; None and empty: find it out."""
+    """One endpoint and everything the user told us about it; None and empty: find it out.
+
+    `metrics`: a URL or "none". `metrics_map`: a member of metrics.ROLES → what the server calls it.
+    `detached`: a generation goes on, on purpose, after its client has hung up.
+    """
 
     url: Url
     model: str | None = None
@@ -91,6 +95,9 @@ class Target:
     extra: Mapping[str, Json] = field(default_factory=dict)
     seed: int = 7
     context: int | None = None
+    metrics: str | None = None
+    metrics_map: Mapping[str, str] = field(default_factory=dict)
+    detached: bool = False
     max_requests: int | None = None
     max_tokens: int | None = None
     concurrency: int | None = None
@@ -219,7 +226,7 @@ def _file_url(address: str, node: Node, file: str) -> Url:
 def _simple(fields: Mapping[str, Json]) -> dict[str, Json | tuple[Json, ...]]:
     """The fields that the schema has already settled."""
     request, limits = _mapping(fields, "request"), _mapping(fields, "limits")
-    omit = request.get("omit")
+    omit, metrics = request.get("omit"), _mapping(fields, "metrics")
     known: dict[str, Json | tuple[Json, ...]] = {
         "model": fields.get("model"),
         "api_key_env": fields.get("api_key_env"),
@@ -229,6 +236,9 @@ def _simple(fields: Mapping[str, Json]) -> dict[str, Json | tuple[Json, ...]]:
         "omit": tuple(omit) if isinstance(omit, list) else (),
         "extra": _mapping(request, "extra"),
         "context": limits.get("context"),
+        "metrics": metrics.get("url"),
+        "metrics_map": _mapping(metrics, "map"),
+        "detached": fields.get("detached") is True,
         "max_requests": limits.get("requests"),
         "max_tokens": limits.get("tokens"),
         "concurrency": limits.get("concurrency"),

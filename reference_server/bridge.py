@@ -13,6 +13,7 @@ import trio
 
 from reference_server.clock import Clock
 from reference_server.engine.interface import Done, Engine, Event, Failure, Gauges, Work
+from reference_server.seams import After
 
 _LAST_WORDS = 1.0  # seconds
 
@@ -42,6 +43,19 @@ class Ticket:
         self._send.close()
         self.events.close()
 
+    def abandon(self, after: After) -> None:
+        """Its client is gone. Only a faulty server does anything but close it."""
+        if after.leaks:
+            for work in self._open:
+                self._bridge.forget(work)  # and the engine is never told
+            self._open = set()
+        if after.cuts:
+            self._bridge.cut_all_but(self)
+        if after.seconds:
+            self._bridge.close_later(self, after.seconds)
+        else:
+            self.close()
+
     def fail(self, message: str, kind: str) -> None:
         """End every work of this exchange with a Failure that its client will see."""
         for work in tuple(self._open):
@@ -50,11 +64,21 @@ class Ticket:
 
 
 class Bridge:
-    """Owns the stepping. `step_seconds` is the time between two steps; 0: as fast as it goes."""
+    """Owns the stepping. `step_seconds` is the time between two steps; 0: as fast as it goes.
 
-    def __init__(self, engine: Engine, step_seconds: float = 0.0, clock: Clock | None = None):
+    `seat_seconds`: how much longer a step takes for each request that runs.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        step_seconds: float = 0.0,
+        clock: Clock | None = None,
+        seat_seconds: float = 0.0,
+    ) -> None:
         self.engine = engine
-        self._step_seconds = step_seconds
+        self._step_seconds, self._seat_seconds = step_seconds, seat_seconds
+        self._abandoned: list[tuple[float, Ticket]] = []
         self._clock = clock or Clock()
         self._tickets: dict[str, Ticket] = {}
         self._wanted = trio.Event()
@@ -78,6 +102,21 @@ class Bridge:
     def forget(self, work: str) -> None:
         self._tickets.pop(work, None)
 
+    def cut_all_but(self, one: Ticket) -> None:
+        """Fail every exchange but this one."""
+        for ticket in set(self._tickets.values()) - {one}:
+            ticket.fail("the request was aborted", "server_error")
+
+    def close_later(self, ticket: Ticket, seconds: float) -> None:
+        """Let the work of a ticket go on for a while, with nobody to hear of it."""
+        self._abandoned.append((self._clock.now() + seconds, ticket))
+
+    def _close_abandoned(self) -> None:
+        due = [ticket for at, ticket in self._abandoned if at <= self._clock.now()]
+        self._abandoned = [each for each in self._abandoned if each[1] not in due]
+        for ticket in due:
+            ticket.close()
+
     def fail_all(self, message: str, kind: str = "server_error") -> None:
         """Fail every running exchange, visibly to its client."""
         for ticket in set(self._tickets.values()):
@@ -99,10 +138,11 @@ class Bridge:
     async def _step_until_idle(self) -> None:
         due = self._clock.now()
         while self._tickets:
-            due += self._step_seconds
+            due += self._step_seconds + self._seat_seconds * self.engine.gauges.running
             await self._clock.sleep(max(0.0, due - self._clock.now()))
             # A late step does not make the next ones hurry: the pace is a floor, not a schedule.
             due = max(due, self._clock.now())
+            self._close_abandoned()
             for event in self.engine.step():
                 if (ticket := self._tickets.get(event.work)) is not None:
                     ticket.deliver(event)

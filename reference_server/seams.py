@@ -52,6 +52,22 @@ class Answer:
     fields: tuple[tuple[bytes, bytes], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class After:
+    """What becomes of the work when a client hangs up. The clean server ends it at once.
+
+    `seconds`: how long it goes on (infinite: to its end). `leaks`: its places in the batch are
+    never given back. `cuts`: everybody else's work is ended with it.
+    """
+
+    seconds: float = 0.0
+    leaks: bool = False
+    cuts: bool = False
+
+
+AT_ONCE = After()
+
+
 class Seams:
     """The identity. Each method gets what the clean server would send and says what is sent."""
 
@@ -78,6 +94,14 @@ class Seams:
     def frame(self, part: Part, raw: bytes) -> Iterable[bytes | Act]:
         """Bytes as HTTP framed them: the head, a piece of the body, or the end."""
         return (raw,)
+
+    def hung_up(self, how: str, began: bool) -> After:
+        """The client hung up: `how` is "fin" or "rst"; `began`: the answer's head was sent."""
+        return AT_ONCE
+
+    def heartbeat(self, seconds: float | None) -> float | None:
+        """After how much silence a comment is sent; None: never."""
+        return seconds
 
     def plain(self, document: Document) -> Document:
         """The document of an answer that is not streamed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from conformance.scenarios.abort import ABORT
 from conformance.scenarios.invalid import INVALID
 from conformance.scenarios.keep_alive import KEEP_ALIVE
 from conformance.scenarios.limit import LIMIT
@@ -13,5 +14,6 @@ from conformance.scenarios.stop_cut import STOP_CUT
 from conformance.scenarios.stream import STREAM
 
 SCENARIOS: Mapping[str, Scenario] = {
-    scenario.name: scenario for scenario in (STREAM, PAIR, LIMIT, KEEP_ALIVE, STOP_CUT, INVALID)
+    scenario.name: scenario
+    for scenario in (STREAM, PAIR, LIMIT, KEEP_ALIVE, STOP_CUT, INVALID, ABORT)
 }

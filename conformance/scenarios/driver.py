@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, MutableMapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import trio
 
 from conformance.capture import Capture, Json
-from conformance.dossier import Dossier
-from conformance.recorder import Connection, Recorder
+from conformance.dossier import Action, Dossier, Sample
+from conformance.recorder import ANSWERED, Connection, Recorder
 from conformance.scenarios.asks import Ask
-from conformance.script import Bounds, Clocks, Exchange
+from conformance.scenarios.meter import Meter
+from conformance.script import Bounds, Clocks, Exchange, Leave, Slow
 from conformance.target import Endpoint, Target, request_bytes
 
 # What a hostile server can make a run keep, for each of its one or two hundred exchanges.
@@ -18,7 +22,11 @@ LINGER = 0.25  # seconds; long enough for what a server writes by mistake after 
 
 
 class Driver:
-    """One per run of a scenario; `dossier` is everything it sent."""
+    """One per run of a scenario; `dossier` is everything it sent.
+
+    `meter`: the server's own metrics, where it shows them. `memory` is one for all scenarios of an
+    API: what one has measured about the endpoint and the next need not measure again.
+    """
 
     def __init__(
         self,
@@ -29,6 +37,8 @@ class Driver:
         clocks: Clocks,
         secret_fields: tuple[tuple[str, str], ...] = (),
         empty: Dossier,
+        meter: Meter | None = None,
+        memory: MutableMapping[str, Json] | None = None,
     ) -> None:
         self.endpoint = endpoint
         self._recorder, self._target = recorder, target
@@ -36,21 +46,63 @@ class Driver:
         self._secret_fields = secret_fields
         self._empty = empty
         self._roles: dict[str, list[Capture]] = {}
+        self._actions: list[Action] = []
+        self.meter = meter
+        self.memory = {} if memory is None else memory
+        self.samples: list[Sample] = []
         self.sent = 0
         self.tokens = 0
 
+    @property
+    def parameters(self) -> Mapping[str, Json]:
+        """The scenario's own, defaults filled in."""
+        return self._empty.parameters
+
+    @property
+    def detached(self) -> bool:
+        """Is a generation meant to go on without its client?"""
+        return self._target.detached
+
+    @property
+    def roles(self) -> Mapping[str, list[Capture]]:
+        """What was recorded so far."""
+        return self._roles
+
+    def now(self) -> float:
+        """Seconds on the captures' clock."""
+        return self._recorder.now()
+
     async def send(
-        self, ask: Ask, *, connection: Connection | None = None, linger: float = 0.0
+        self,
+        ask: Ask,
+        *,
+        connection: Connection | None = None,
+        linger: float = 0.0,
+        leave: Leave | None = None,
+        slow: Slow | None = None,
+        begun: trio.Event | None = None,
     ) -> Capture:
-        """One exchange; its capture is filed under the ask's role."""
+        """One exchange; its capture is filed under the ask's role.
+
+        `begun` is set at the answer's first byte, or at the end if there is none.
+        """
+        begun = trio.Event() if begun is None else begun
         self.sent += 1
         self.tokens += ask.tokens
-        script = self._script(ask, linger)
+        script = replace(self._script(ask, linger), leave=leave, slow=slow)
+
+        def note(at: float, what: str) -> None:
+            if what == ANSWERED:
+                begun.set()
+            else:
+                self._actions.append(Action(at, what, ask.role))
+
         if connection is None:
-            capture = await self._recorder.exchange(script)
+            capture = await self._recorder.exchange(script, note)
         else:
-            capture = await connection.exchange(script)
+            capture = await connection.exchange(script, note)
         self._roles.setdefault(ask.role, []).append(capture)
+        begun.set()
         return capture
 
     @asynccontextmanager
@@ -58,6 +110,15 @@ class Driver:
         """A socket for several exchanges."""
         async with self._recorder.connection() as connection:
             yield connection
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """Inside, the meter's samples come in; nothing happens where there is none."""
+        async with trio.open_nursery() as nursery:
+            if self.meter is not None:
+                nursery.start_soon(self.meter.watch, self.samples)
+            yield
+            nursery.cancel_scope.cancel()
 
     def dossier(self, **picked: Json) -> Dossier:
         """What was recorded so far, with values that were chosen on the way."""
@@ -70,6 +131,8 @@ class Driver:
             seed=empty.seed,
             trial=empty.trial,
             picked=_merged(empty.picked, picked),
+            samples=tuple(self.samples),
+            actions=tuple(self._actions),
             dialect=empty.dialect,
             name=empty.name,
         )

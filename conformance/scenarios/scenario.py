@@ -54,6 +54,7 @@ class Scenario:
     phase: Phase = Phase.QUIET
     manners: str = "polite"
     alone: bool = False
+    watches: bool = False  # looks at the server's own metrics, where it shows them
     again: bool = True  # attempt it once more when the network failed
 
     def problem(self, given: Mapping[str, Json]) -> tuple[str, str] | None:

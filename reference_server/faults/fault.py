@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reference_server.engine.interface import Event, Work
-from reference_server.seams import Act, Answer, Document, Part, Seams
+from reference_server.seams import AT_ONCE, Act, After, Answer, Document, Part, Seams
 
 Sent = bytes | Act
 
@@ -63,6 +63,8 @@ class Fault:
     plain: Callable[[Place, Document], Document] | None = None
     whole: Callable[[Place, Answer], Answer] | None = None
     refusal: Callable[[Place, Answer], Answer] | None = None
+    hung_up: Callable[[Place, str, bool], After] | None = None
+    heartbeat: float | None = None
 
     @property
     def name(self) -> str:
@@ -114,6 +116,17 @@ class FaultySeams(Seams):
         if part is Part.HEAD:
             self._streaming = b"text/event-stream" in raw
         return self._through("frame", part, raw)
+
+    def hung_up(self, how: str, began: bool) -> After:
+        said = AT_ONCE
+        for number, fault in enumerate(self._faults):
+            if fault.hung_up:
+                said = fault.hung_up(self._at(number, "hung_up", Part.END), how, began)
+        return said
+
+    def heartbeat(self, seconds: float | None) -> float | None:
+        faulty = [fault.heartbeat for fault in self._faults if fault.heartbeat is not None]
+        return min(faulty, default=seconds)
 
     def plain(self, document: Document) -> Document:
         for number, fault in enumerate(self._faults):

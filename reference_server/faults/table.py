@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reference_server.faults import calls, counts, events, framing, refusals, shape, text
+from reference_server.faults import aborts, calls, counts, events, framing, refusals, shape, text
 from reference_server.faults.fault import Fault, FaultySeams, request_document
 from reference_server.seams import CLEAN, Seams
 from reference_server.wire.connection import Request
@@ -26,6 +26,7 @@ FAULTS: dict[str, Fault] = {
         *counts.FAULTS,
         *calls.FAULTS,
         *text.FAULTS,
+        *aborts.FAULTS,
         *refusals.FAULTS,
     )
 }

@@ -78,6 +78,7 @@ class Connection:
         self._ended = False  # the answer's last byte was written
         self.memory: dict[str, Any] = {}  # from one exchange to the next
         self.seams: Seams = CLEAN
+        self.left: str | None = None  # how the peer hung up: "fin" or "rst"
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
@@ -153,7 +154,10 @@ class Connection:
     async def _receive(self) -> bytes:
         try:
             return bytes(await self._stream.receive_some(_READ))
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
+        except trio.BrokenResourceError:
+            self.left = "rst"
+            return b""
+        except trio.ClosedResourceError:
             return b""
 
     # -- watching ----------------------------------------------------------------------------
@@ -173,6 +177,7 @@ class Connection:
         while len(self._h11.trailing_data[0]) < self._limits.ahead:
             data = await self._receive()
             if not data:
+                self.left = self.left or "fin"
                 self.hang_up()
                 return
             self._h11.receive_data(data)
@@ -228,6 +233,7 @@ class Connection:
             with trio.fail_after(self._limits.write):
                 await self._stream.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
+            self.left = self.left or "rst"
             self.hang_up()
         # A hang-up, ours or the peer's, takes effect here, before anything else is done.
         await trio.lowlevel.checkpoint_if_cancelled()

@@ -39,6 +39,7 @@ class Exchange:
         name = f"{_PREFIX[self.ask.api]}-{self.id}"
         self._fields = ((b"x-request-id", name.encode()),)
         label = Label(name, self.created, self.ask.model)
+        self._began = False
         self._shape: Shape = SHAPES[self.ask.api](self.ask, label)
 
     async def run(self) -> None:
@@ -49,7 +50,8 @@ class Exchange:
                 answer = self._stream if self.ask.stream else self._plain
                 refused = await answer(ticket)
         finally:
-            ticket.close()
+            left = self.connection.left
+            ticket.abandon(self.seams.hung_up(left, self._began)) if left else ticket.close()
         if refused is not None:
             raise refused
 
@@ -100,7 +102,8 @@ class Exchange:
     async def _stream(self, ticket: Ticket) -> ApiError | None:
         """The status is chosen after the engine's first word, or when a heartbeat is due."""
         started = False
-        while events := await self._receive(ticket, self.heartbeat):
+        heartbeat = self.seams.heartbeat(self.heartbeat)
+        while events := await self._receive(ticket, heartbeat):
             if not started:
                 if isinstance(events[0], Failure):
                     return _refusal(events[0])
@@ -117,6 +120,7 @@ class Exchange:
         return None
 
     async def _start(self) -> None:
+        self._began = True
         fields = (*_STREAM_FIELDS, *self._fields)
         await self.connection.start(200, sse_writer.CONTENT_TYPE, fields)
         for part, chunk in self._shape.opening():

@@ -55,8 +55,8 @@ def test_a_pause_after_two_events_reads_nothing_for_its_seconds_and_all_of_it_af
             nursery.cancel_scope.cancel()
 
     run(main)
-    assert [what for _, what in notes] == ["pause", "resume"]
-    assert [at for at, _ in notes] == pytest.approx([1, 5.5])
+    assert [what for _, what in notes] == ["answered", "pause", "resume"]
+    assert [at for at, _ in notes] == pytest.approx([0, 1, 5.5])
 
 
 def test_a_pause_from_the_start_begins_when_the_request_has_left() -> None:

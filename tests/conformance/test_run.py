@@ -18,7 +18,7 @@ import trio.testing
 
 import conformance
 from conformance import cli, storage
-from conformance.capture import Json
+from conformance.capture import How, Json
 from conformance.errors import TargetError, UsageError
 from conformance.findings import Result, Verdict
 from conformance.options import OneLineParser
@@ -56,7 +56,8 @@ async def reference(settings: Settings | None = None) -> AsyncIterator[Counted]:
     got: list[Request] = []
 
     def keep(request: Request, memory: dict[str, Any]) -> Seams:
-        got.append(request)
+        if request.path.startswith("/v1/"):  # a scrape of the metrics is none of the API's
+            got.append(request)
         return CLEAN
 
     server = Server(bridge, settings, seams=keep)
@@ -156,7 +157,15 @@ def test_each_api_costs_at_most_60_generations_40_refusals_and_20_seconds() -> N
         ]
         posts = [request for request in ran.got if request.method == "POST"]
         assert len(refusals) <= 40
-        assert len(posts) - len(refusals) <= 60
+        left = [
+            capture
+            for dossier in ran.recorded.dossiers
+            for captures in dossier.roles.values()
+            for capture in captures
+            if capture.end.how is How.LEFT
+        ]
+        # What we hang up on generates no answer: that is what is tested.
+        assert len(posts) - len(refusals) - len(left) <= 60
         assert ran.took <= 20
 
 
