@@ -7,12 +7,13 @@ from the very requests that will be sent, so it is a bound and not an estimate.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from conformance.capture import Json
 from conformance.errors import SpecError
 from conformance.scenarios import SCENARIOS
+from conformance.scenarios.asks import Ask
 from conformance.scenarios.scenario import MANNERS, Phase, Scenario, default
 from conformance.specs import Case
 from conformance.target import Endpoint
@@ -58,6 +59,7 @@ class Job:
     trial: int
     name: str
     cost: Cost
+    once: Cost = Cost()  # more, if it is the first of its scenario on its API
 
     @property
     def phase(self) -> Phase:
@@ -104,6 +106,8 @@ def make_plan(
     dropped: list[tuple[Job, str]] = []
     total = discovery
     for job in jobs:
+        if not any((job.api, job.scenario) == (each.api, each.scenario) for each in kept):
+            job = replace(job, cost=job.cost + job.once)
         reason = _objection(job, total, limits)
         if reason is None:
             kept.append(job)
@@ -174,12 +178,15 @@ def _parameters(case: Case, scenario: Scenario, endpoint: Endpoint) -> Iterator[
 def _job(
     endpoint: Endpoint, scenario: Scenario, parameters: dict[str, Json], trial: int, trials: int
 ) -> Job:
-    asks = scenario.asks(endpoint, parameters)
-    cost = Cost(len(asks), sum(ask.tokens for ask in asks))
+    cost, once = _cost(scenario.asks(endpoint, parameters)), _cost(scenario.once(endpoint))
     words = [endpoint.api, scenario.name, *_telling(scenario, parameters)]
     if trials > 1:
         words.append(str(trial + 1))
-    return Job(endpoint.api, scenario.name, parameters, trial, "-".join(words), cost)
+    return Job(endpoint.api, scenario.name, parameters, trial, "-".join(words), cost, once)
+
+
+def _cost(asks: Sequence[Ask]) -> Cost:
+    return Cost(len(asks), sum(ask.tokens for ask in asks))
 
 
 def _telling(scenario: Scenario, parameters: Mapping[str, Json]) -> Iterator[str]:

@@ -53,18 +53,24 @@ NEAR = {
 
 def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[Ask, ...]:
     """All at their longest; how long they are is settled when the pace is known."""
-    most = MOST if endpoint.context is None else min(MOST, endpoint.context // 3)
-    far, near = FAR[endpoint.api], NEAR[endpoint.api]
+    most, far = _most(endpoint), FAR[endpoint.api]
     left = f"{PADDING}\n\n{far}" if given["when"] == BEFORE else far
-    controls = [_ask(endpoint, "control", far, most), _ask(endpoint, "beside", near, most)]
     return (
-        _ask(endpoint, "pace", far, PACE),
-        *controls,
-        *controls,
         _ask(endpoint, "treated", left, most),
-        _ask(endpoint, "canary", near, most),
+        _ask(endpoint, "canary", NEAR[endpoint.api], most),
         _ask(endpoint, "probe", ask.HI[endpoint.api], ask.SHORT),
     )
+
+
+def controls(endpoint: Endpoint) -> tuple[Ask, ...]:
+    """What is measured once; a second time where the metrics turn out to tell nothing."""
+    most, far, near = _most(endpoint), FAR[endpoint.api], NEAR[endpoint.api]
+    both = _ask(endpoint, "control", far, most), _ask(endpoint, "beside", near, most)
+    return _ask(endpoint, "pace", far, PACE), *both, *both
+
+
+def _most(endpoint: Endpoint) -> int:
+    return MOST if endpoint.context is None else min(MOST, endpoint.context // 3)
 
 
 def _ask(endpoint: Endpoint, role: str, prompt: str, limit: int) -> Ask:
@@ -119,14 +125,13 @@ async def drive(driver: Driver, asks: tuple[Ask, ...]) -> Dossier:
     if driver.detached:
         detail = "the target file says that a generation goes on without its client"
         return driver.dossier(abstain={"reason": "resume", "detail": detail})
-    try:
-        known = driver.memory.get(MEMORY)
-        fresh = not isinstance(known, dict)
-        if not isinstance(known, dict):
-            known = (await _measure(driver, by_role)).picked()
-            driver.memory[MEMORY] = known
-    except Unmeasured as error:
-        return driver.dossier(abstain=error.abstain)
+    fresh = MEMORY not in driver.memory
+    if fresh:
+        driver.memory[MEMORY] = await _measured(driver)
+    known = driver.memory[MEMORY]
+    assert isinstance(known, dict)
+    if "abstain" in known:
+        return driver.dossier(**known)
     blind = not (known["alive"] or known["serial"] or known["gap"])
     if fresh or not blind:  # the first has a neighbour to look after, whatever else is seen
         await _treat(driver, by_role, known, beside=fresh or not known["alive"])
@@ -138,6 +143,15 @@ async def drive(driver: Driver, asks: tuple[Ask, ...]) -> Dossier:
 
 
 # -- the controls ---------------------------------------------------------------------------------
+
+
+async def _measured(driver: Driver) -> dict[str, Json]:
+    """What the controls show, or why they show nothing, for this and all later aborts."""
+    asks = {each.role: each for each in controls(driver.endpoint)}
+    try:
+        return (await _measure(driver, asks)).picked()
+    except Unmeasured as error:
+        return {"abstain": error.abstain}
 
 
 async def _measure(driver: Driver, asks: Mapping[str, Ask]) -> Yardstick:
@@ -321,6 +335,7 @@ ABORT = Scenario(
     requests,
     drive,
     parameters=PARAMETERS,
+    once=controls,
     phase=Phase.ABORTS,
     alone=True,
     watches=True,

@@ -42,6 +42,8 @@ Parameter: TypeAlias = Mapping[str | int | bool | None, Choice]
 class Scenario:
     """One way to provoke. `asks` is all that `drive` may send, in order; a derived one at its most.
 
+    `once`: what it may send besides, the first time that it runs on an API.
+
     A case that names no parameters gets each set in `spread`.
     """
 
@@ -54,6 +56,7 @@ class Scenario:
     phase: Phase = Phase.QUIET
     manners: str = "polite"
     alone: bool = False
+    once: Callable[[Endpoint], tuple[Ask, ...]] = lambda endpoint: ()
     watches: bool = False  # looks at the server's own metrics, where it shows them
     again: bool = True  # attempt it once more when the network failed
 

@@ -146,7 +146,8 @@ def test_the_default_profile_stays_within_its_numbers(api: str) -> None:
     refused = len(mistakes(endpoint, stream=True)) * 2
     probes = len(bound(Target(parse_url("http://127.0.0.1/v1")), api))
     assert refused <= MOST == 40
-    assert plan.cost.requests - refused + probes <= 60
+    assert plan.cost.requests - refused <= 60
+    assert probes <= 15  # of four tokens each; most of them only where something is refused
 
 
 @pytest.mark.parametrize("lacking", CAPABILITIES)
