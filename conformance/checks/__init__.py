@@ -52,6 +52,7 @@ MODULES = {
     "text": "text",
     "echo": "text",
     "stop": "stop",
+    "isolation": "isolation",
     "abort": "abort",
     # Whole ids, where what is provoked is judged apart from what is only seen.
     **dict.fromkeys(

@@ -178,7 +178,7 @@ def _limits(trial: Trial, rule: str) -> Findings:
     """Each stream's verdict; a stream that ended by itself before its limit says nothing."""
     silent: Abstain | None = Abstain("mat", "no stream was cut by its limit")
     for take, reading in enumerate(trial.readings.get("stream", ())):
-        found = _unlike_limit(reading)
+        found = unlike_limit(reading)
         if isinstance(found, Abstain):
             silent = silent and found
             continue
@@ -189,7 +189,8 @@ def _limits(trial: Trial, rule: str) -> Findings:
         yield silent
 
 
-def _unlike_limit(reading: Reading) -> str | Abstain | None:
+def unlike_limit(reading: Reading) -> str | Abstain | None:
+    """How a stream disregards its limit; None where it keeps it."""
     limit, life = limit_of(reading), _first(reading)
     if reading.form is not Form.STREAM:
         return Abstain("rate", f"status {reading.status}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from conformance.scenarios.abort import ABORT
+from conformance.scenarios.crowd import CROWD
 from conformance.scenarios.invalid import INVALID
 from conformance.scenarios.keep_alive import KEEP_ALIVE
 from conformance.scenarios.limit import LIMIT
@@ -15,5 +16,5 @@ from conformance.scenarios.stream import STREAM
 
 SCENARIOS: Mapping[str, Scenario] = {
     scenario.name: scenario
-    for scenario in (STREAM, PAIR, LIMIT, KEEP_ALIVE, STOP_CUT, INVALID, ABORT)
+    for scenario in (STREAM, PAIR, LIMIT, KEEP_ALIVE, STOP_CUT, CROWD, INVALID, ABORT)
 }

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import trio
+
+from conformance import canaries
 from conformance.capture import Json
 from conformance.dossier import CHAT, Dossier
 from conformance.scenarios import asks as ask
+from conformance.scenarios.crowd import canary
 from conformance.scenarios.driver import Driver
 from conformance.scenarios.scenario import Phase, Scenario
 from conformance.target import Endpoint, json_bytes
 
 CONTROL_AFTER = 10
 MOST = 40
+NEIGHBOURS = 2
+PACE = 0.02  # seconds between bad requests, so that they meet the neighbours while these run
 UNKNOWN_MODEL = "no-such-model-7f3a"
 TOO_LONG = "context-exceeded"
 MOST_CONTEXT = 32_768  # tokens; filling a longer context costs more than the answer is worth
@@ -84,6 +90,7 @@ def _words(endpoint: Endpoint) -> str:
 
 
 def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[ask.Ask, ...]:
+    """A good one after every tenth bad one; two run while the last ten come."""
     streamed, plain = (mistakes(endpoint, stream=form) for form in (True, False))
     bad: list[ask.Ask] = []
     for name in streamed:
@@ -91,32 +98,63 @@ def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[ask.Ask, ..
         bad.append(ask.Ask("refused-plain", plain[name], stream=False, generates=False))
     assert len(bad) <= MOST
     good = ask.template(endpoint, ask.HI[endpoint.api], ask.SHORT)
+    first, *others = _words_of(endpoint)
     out: list[ask.Ask] = []
     for number, each in enumerate(bad, start=1):
         out.append(each)
-        if number % CONTROL_AFTER == 0:
+        if number == MOST - CONTROL_AFTER:
+            out += [ask.Ask("neighbour", canary(endpoint, word)) for word in others]
+        elif number % CONTROL_AFTER == 0 and number < MOST:
             out.append(ask.Ask("control", good))
-    return (*out, ask.Ask("recovery", good))
+    return (*out, ask.Ask("recovery", canary(endpoint, first)))
+
+
+def _words_of(endpoint: Endpoint) -> tuple[str, ...]:
+    return canaries.words(1 + NEIGHBOURS, endpoint.seed)
 
 
 async def drive(driver: Driver, asks: tuple[ask.Ask, ...]) -> Dossier:
+    """One after the other, but for the neighbours; recovery on the last bad one's connection."""
     endpoint = driver.endpoint
-    names = list(mistakes(endpoint, stream=True))
     skipped = too_much(endpoint)
-    bad = 0
-    for each in asks:
-        bad += not each.generates
-        if not each.generates and names[(bad - 1) // 2] == TOO_LONG and skipped:
-            continue
+    sent = [name for name in mistakes(endpoint, stream=True) if name != TOO_LONG or not skipped]
+    alone, neighbours, beside, recovery = _parts(asks, 2 * len(sent))
+    for each in alone:
         await driver.send(each)
-    sent: list[Json] = [name for name in names if not (skipped and name == TOO_LONG)]
-    listed: list[Json] = list(endpoint.listed)
-    return driver.dossier(mistakes=sent, models=listed, context=endpoint.context, skipped=skipped)
+    async with driver.connection() as connection:
+        async with trio.open_nursery() as nursery:
+            for each in neighbours:
+                nursery.start_soon(driver.send, each)
+            for each in beside[:-1]:
+                await trio.sleep(PACE)
+                await driver.send(each)
+            await driver.send(beside[-1], connection=connection)
+        reused = connection.usable
+        await driver.send(recovery, connection=connection if reused else None)
+    return driver.dossier(
+        mistakes=list[Json](sent),
+        models=list[Json](endpoint.listed),
+        context=endpoint.context,
+        skipped=skipped,
+        words=list[Json](_words_of(endpoint)),
+        reused=reused,
+    )
+
+
+def _parts(
+    asks: tuple[ask.Ask, ...], most: int
+) -> tuple[list[ask.Ask], list[ask.Ask], list[ask.Ask], ask.Ask]:
+    """(before the neighbours, they themselves, beside them, recovery); at most so many bad ones."""
+    at = next(place for place, each in enumerate(asks) if each.role == "neighbour")
+    alone, rest = list(asks[:at]), asks[at:-1]
+    left = most - sum(not each.generates for each in alone)
+    neighbours = [each for each in rest if each.generates]
+    return alone, neighbours, [each for each in rest if not each.generates][:left], asks[-1]
 
 
 INVALID = Scenario(
     "invalid",
-    "Requests that should be refused, with controls between them",
+    "Requests that should be refused, with good ones between and beside them",
     requests,
     drive,
     phase=Phase.INVALID,

@@ -8,7 +8,17 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reference_server.faults import aborts, calls, counts, events, framing, refusals, shape, text
+from reference_server.faults import (
+    aborts,
+    calls,
+    company,
+    counts,
+    events,
+    framing,
+    refusals,
+    shape,
+    text,
+)
 from reference_server.faults.fault import Fault, FaultySeams, request_document
 from reference_server.seams import CLEAN, Seams
 from reference_server.wire.connection import Request
@@ -28,6 +38,7 @@ FAULTS: dict[str, Fault] = {
         *text.FAULTS,
         *aborts.FAULTS,
         *refusals.FAULTS,
+        *company.FAULTS,
     )
 }
 

@@ -145,7 +145,7 @@ def test_the_recorded_requests_are_those_that_the_server_read(default: Ran) -> N
     assert sent == sorted(request.body for request in default.got)
 
 
-def test_each_api_costs_at_most_60_generations_40_refusals_and_20_seconds() -> None:
+def test_each_api_costs_at_most_60_generations_40_refusals_and_25_seconds() -> None:
     for api in ("chat", "completions"):
         ran = run_reference("--api", api)
         refusals = [
@@ -164,9 +164,10 @@ def test_each_api_costs_at_most_60_generations_40_refusals_and_20_seconds() -> N
             for capture in captures
             if capture.end.how is How.LEFT
         ]
+        probes = 6  # of discovery, four tokens each
         # What we hang up on generates no answer: that is what is tested.
-        assert len(posts) - len(refusals) - len(left) <= 60
-        assert ran.took <= 20
+        assert len(posts) - len(refusals) - len(left) - probes <= 60
+        assert ran.took <= 25
 
 
 def test_every_selected_id_has_one_result_for_each_of_its_apis(default: Ran) -> None:
@@ -227,9 +228,9 @@ def test_concurrency_shortens_the_run_and_alone_scenarios_stay_alone() -> None:
         for span in _spans(dossier.roles.values())
     ]
     for scenario, (start, end) in spans:
-        if scenario in ("pair", "stop-cut", "invalid"):
-            overlapping = [other for other, (a, b) in spans if a < end and start < b]
-            assert overlapping in ([], [scenario])  # empty: an answer within one instant
+        if scenario in ("pair", "stop-cut", "crowd", "invalid"):
+            overlapping = {other for other, (a, b) in spans if a < end and start < b}
+            assert overlapping <= {scenario}  # empty: an answer within one instant
 
 
 def _spans(roles: Any) -> list[tuple[float, float]]:

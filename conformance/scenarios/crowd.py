@@ -1,0 +1,142 @@
+"""`crowd`: sixteen streams at once, each with its own word, limit or stop string.
+
+A control of the counting text comes first; the stop strings are chosen from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import trio
+
+from conformance import canaries
+from conformance.capture import Json
+from conformance.dossier import CHAT, Dossier
+from conformance.reading import read
+from conformance.scenarios import asks as ask
+from conformance.scenarios.driver import Driver
+from conformance.scenarios.scenario import Choice, Parameter, Phase, Scenario
+from conformance.script import Leave
+from conformance.target import Endpoint
+
+# Role → how many of the crowd; together sixteen.
+MIXES: Mapping[str, Mapping[str, int]] = {
+    "mixed": {"canary": 6, "left": 4, "limit": 4, "stop": 2},
+    "canaries": {"canary": 16},
+    "aborts": {"canary": 8, "left": 8},
+}
+PARAMETERS: Mapping[str, Parameter] = {
+    "mix": {name: Choice() for name in MIXES},
+    "rounds": {1: Choice(), 2: Choice()},  # the second finds every prompt in the cache
+}
+LIMITS = (1, 3, 7, 16)
+LEAVES = ("fin", "rst")
+LEFT_AFTER = 4  # events: the role, and enough text to be known again
+STOP_LENGTH = 5  # characters
+SHORT = 40  # tokens; the word twice at least, however it is cut
+
+
+def canary(endpoint: Endpoint, word: str, limit: int = SHORT) -> dict[str, Json]:
+    """A request to repeat one word."""
+    if endpoint.api == CHAT:
+        return ask.template(endpoint, f"Repeat this word 8 times: {word}", limit)
+    return ask.template(endpoint, f"{word}\n" * 6, limit)
+
+
+def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[ask.Ask, ...]:
+    mix = MIXES[str(given["mix"])]
+    usage = ask.usage_members() if endpoint.has("usage") else {}
+    counting = ask.request_for({"answer": "long"}, endpoint, usage)
+    listed = canaries.words(sum(mix.values()), endpoint.seed)
+    crowd: list[ask.Ask] = []
+    for role, number in mix.items():
+        for place in range(number):
+            word = listed[len(crowd)]
+            crowd.append(_one(endpoint, role, place, word, counting))
+    counted = {each.role for each in crowd} & {"limit", "stop"}
+    control = (ask.Ask("control", counting),) if counted else ()
+    return (*control, *crowd * (2 if given["rounds"] == 2 else 1))
+
+
+def _one(
+    endpoint: Endpoint, role: str, place: int, word: str, counting: Mapping[str, Json]
+) -> ask.Ask:
+    """The `place`th of a role. Without stop strings on offer that one only counts."""
+    if role == "limit":
+        return ask.Ask(role, {**counting, endpoint.limit: LIMITS[place]})
+    if role == "stop":
+        stop: dict[str, Json] = {"stop": ["x" * STOP_LENGTH]} if endpoint.has("stop") else {}
+        return ask.Ask(role, {**counting, **stop})
+    if role == "left":
+        return ask.Ask(role, canary(endpoint, word, ask.LONG))
+    return ask.Ask("canary", canary(endpoint, word))
+
+
+async def drive(driver: Driver, asks: tuple[ask.Ask, ...]) -> Dossier:
+    """The control alone, then each round at once; no stops where the text has no place for two."""
+    control = next((each for each in asks if each.role == "control"), None)
+    text = ""
+    if control is not None:
+        text = read(await driver.send(control), api=driver.endpoint.api).text
+    stops = two_stops(text)
+    crowd = [each for each in _with_stops(asks, stops) if each.role != "control"]
+    size = sum(MIXES["mixed"].values())
+    for start in range(0, len(crowd), size):
+        await _at_once(driver, crowd[start : start + size])
+    listed: list[Json] = list(canaries.words(size, driver.endpoint.seed))
+    chosen: list[Json] = list(stops)
+    return driver.dossier(words=listed, stops=chosen)
+
+
+async def _at_once(driver: Driver, crowd: list[ask.Ask]) -> None:
+    leaving = 0
+    async with trio.open_nursery() as nursery:
+        for each in crowd:
+            leave = None
+            if each.role == "left":
+                leave = Leave(LEAVES[leaving % len(LEAVES)], events=LEFT_AFTER)
+                leaving += 1
+            nursery.start_soon(partial(driver.send, each, leave=leave))
+
+
+def _with_stops(asks: tuple[ask.Ask, ...], stops: tuple[str, ...]) -> list[ask.Ask]:
+    """The stop strings put in place; without any, those requests are plain counting ones."""
+    out: list[ask.Ask] = []
+    turn = 0
+    for each in asks:
+        if isinstance(each.body, Mapping) and "stop" in each.body:
+            body = {name: value for name, value in each.body.items() if name != "stop"}
+            if stops:
+                body["stop"] = [stops[turn % len(stops)]]
+                turn += 1
+            each = ask.Ask(each.role, body)
+        out.append(each)
+    return out
+
+
+def two_stops(text: str) -> tuple[str, ...]:
+    """Two strings that first stand at a third and at two thirds of the text; else none."""
+    first = _stop(text, len(text) // 3, len(text) // 2)
+    second = _stop(text, 2 * len(text) // 3, len(text) - 2 * STOP_LENGTH)
+    return () if first is None or second is None else (first, second)
+
+
+def _stop(text: str, begin: int, end: int) -> str | None:
+    for at in range(max(begin, STOP_LENGTH), end):
+        stop = text[at : at + STOP_LENGTH]
+        if text.find(stop) == at:
+            return stop
+    return None
+
+
+CROWD = Scenario(
+    "crowd",
+    "Sixteen streams at once, each with its own word, limit or stop string",
+    requests,
+    drive,
+    parameters=PARAMETERS,
+    phase=Phase.CROWD,
+    manners="heavy",
+    alone=True,
+)
