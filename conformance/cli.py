@@ -19,6 +19,7 @@ EXAMPLES = {
     "list": "conformance list --json",
     "show": "conformance show sse.bom",
     "replay": "conformance replay dossiers/chat-stream.jsonl#done.missing",
+    "tap": "conformance tap 127.0.0.1:9000 http://127.0.0.1:8000",
     "diff": "conformance diff yesterday.json today.json",
     "baseline": "conformance baseline report.json --reason since-1.4 -o known.yaml",
 }
@@ -51,6 +52,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_list(commands)
     _add_show(commands)
     _add_replay(commands)
+    _add_tap(commands)
     _add_diff(commands)
     _add_baseline(commands)
     return parser
@@ -134,6 +136,30 @@ def _add_replay(commands: argparse._SubParsersAction[OneLineParser]) -> None:
     parser.set_defaults(command=_replay)
 
 
+def _add_tap(commands: argparse._SubParsersAction[OneLineParser]) -> None:
+    parser = _subparser(commands, "tap", "a recording reverse proxy that judges what passes")
+    parser.add_argument(
+        "listen", metavar="LISTEN", help="PORT (on loopback) or HOST:PORT; 0 is any free port"
+    )
+    parser.add_argument(
+        "upstream", metavar="UPSTREAM", help="http://…, https://… or unix:PATH; paths pass as asked"
+    )
+    group = parser.add_argument_group("upstream")
+    group.add_argument("--cacert", metavar="FILE", help="PEM file of trusted authorities")
+    group.add_argument("--cert", metavar="FILE", help="PEM file of the tap's certificate")
+    group.add_argument("--key", metavar="FILE", help="PEM file of its key, if not in --cert")
+    group.add_argument("--insecure", action="store_true", help="accept any certificate")
+    group.add_argument("--dialect", metavar="NAME", help="overlay of known deviations")
+    group.add_argument(
+        "--api-key-env", metavar="NAME", help="variable with the key that passes, to mask by name"
+    )
+    add_selection(parser)
+    add_gating(parser, 0.0)
+    add_reports(parser)
+    parser.add_argument("--captures", metavar="DIR", help="keep every exchange in this folder")
+    parser.set_defaults(command=_tap, proxy=None, connect_to=None)
+
+
 def _add_diff(commands: argparse._SubParsersAction[OneLineParser]) -> None:
     parser = _subparser(commands, "diff", "what changed between two reports")
     parser.add_argument("old", metavar="OLD.json", help="a report that `--json` wrote")
@@ -193,6 +219,12 @@ def _show(args: argparse.Namespace) -> int:
 
 def _replay(args: argparse.Namespace) -> int:
     from conformance.replay import command
+
+    return command.main(args)
+
+
+def _tap(args: argparse.Namespace) -> int:
+    from conformance.tap import command
 
     return command.main(args)
 

@@ -58,10 +58,21 @@ _FIRST_IN_BODY: Final = {
 
 
 class Reader:
-    """One answer. `method` is the request's; `start` the offset of the first byte to be fed."""
+    """One answer. `method` is the request's; `start` the offset of the first byte to be fed.
 
-    def __init__(self, method: str = "POST", *, max_head: int = 256 * 1024, start: int = 0) -> None:
+    Without `spans` nothing is kept of a body, however many chunks it has: no spans, no offsets.
+    """
+
+    def __init__(
+        self,
+        method: str = "POST",
+        *,
+        max_head: int = 256 * 1024,
+        start: int = 0,
+        spans: bool = True,
+    ) -> None:
         self._method, self._max = method.upper(), max_head
+        self._keeps_spans = spans
         self._at = _At.STATUS
         self._log = Log()
         self._interim: list[Head] = []
@@ -113,7 +124,7 @@ class Reader:
 
     def wire_offset(self, body: int) -> int | None:
         """The wire offset of a body byte; of the one after the last: where that one ended."""
-        if not 0 <= body <= self._body or not self._body:
+        if not 0 <= body <= self._body or not self._span_wire:
             return None
         index = bisect_right(self._span_body, body if body < self._body else body - 1) - 1
         return self._span_wire[index] + body - self._span_body[index]
@@ -235,7 +246,7 @@ class Reader:
         """Body bytes: the rest of the data, at most `most`, entered into the spans."""
         piece = self._data[self._pos : self._pos + most]
         wire = self._base + self._pos
-        if wire != self._wire_end:
+        if wire != self._wire_end and self._keeps_spans:
             self._span_wire.append(wire)
             self._span_body.append(self._body)
         self._wire_end = wire + len(piece)

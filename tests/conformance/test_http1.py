@@ -369,3 +369,12 @@ def test_what_is_no_whole_request_head_is_none(wire: bytes) -> None:
 def test_no_bytes_make_the_request_reader_raise(data: bytes) -> None:
     parse_request_head(b"GET / HTTP/1.1\r\n" + data + b"\r\n\r\n")
     assert parse_request_head(data + b"x") is None or b"HTTP/" in data
+
+
+def test_without_spans_a_body_of_many_chunks_leaves_nothing_but_its_end() -> None:
+    wire = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 50
+    wire += b"0\r\n\r\n"
+    told, quiet = Reader(), Reader(spans=False)
+    assert quiet.feed(wire) == told.feed(wire) == b"x" * 50
+    assert (quiet.end, quiet.complete) == (told.end, True)
+    assert (len(told.spans), quiet.spans, quiet.wire_offset(3)) == (50, [], None)
