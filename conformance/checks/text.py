@@ -130,7 +130,7 @@ def parity_text(reading: Reading) -> Findings:
         return
     pieces = [choice.text for _, choice in life.pieces] if life else []
     plain = control.texts[0]
-    names = [corruption(text, other, pieces, _leakable(reading)) for other in control.texts]
+    names = [corruption(text, other, pieces, leakable(reading)) for other in control.texts]
     name = next((name for name in names if name), None)
     if name is None and not control.stable:
         yield Abstain("det", "equal requests gave different texts")
@@ -144,7 +144,7 @@ def parity_text(reading: Reading) -> Findings:
         yield Finding("U05", said)
 
 
-def _leakable(reading: Reading) -> tuple[tuple[str, ...], tuple[re.Pattern[str], ...]]:
+def leakable(reading: Reading) -> tuple[tuple[str, ...], tuple[re.Pattern[str], ...]]:
     """What may stand in a text by mistake: stop strings, and patterns of tokens and markup."""
     return stop_strings(reading), (SPECIAL, MARKUP, _THINK)
 

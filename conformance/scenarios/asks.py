@@ -12,16 +12,13 @@ from dataclasses import dataclass
 
 from conformance.capture import Json
 from conformance.dossier import APIS, CHAT, COMPLETIONS
+from conformance.material import CHARACTERS, CODE, LINE
 from conformance.target import Endpoint, json_bytes
 
-SHORT, LONG = 16, 64
+SHORT, LONG, MUCH = 16, 64, 256
 PROMPT_MEMBERS = ("messages", "prompt", "tools", "response_format")
 TEMPLATE_TOKENS = 64
 ALTERNATIVES = 2  # per token, where log-probabilities are asked for
-
-# Emoji without a token of their own, a family joined by ZWJ, a flag, CJK, Hangul, Thai, Devanagari,
-# Arabic, Hebrew, a combining mark: whatever is cut into bytes somewhere shows here.
-CHARACTERS = "🫠👩‍👩‍👧🇳🇴 漢字龜 한국어 น้ำใจ क्षत्रिय مرحبا שלום e\u0301"
 
 COUNT = {
     CHAT: "Count from 1 to 300, separated by commas.",
@@ -29,9 +26,13 @@ COUNT = {
 }
 HI = dict.fromkeys(APIS, "Say only: hi")
 REPEAT = {
-    CHAT: f"Repeat exactly: {CHARACTERS}",
-    COMPLETIONS: f"{CHARACTERS}\n" * 6,
+    CHAT: f"Repeat exactly: {LINE}",
+    COMPLETIONS: f"{LINE}\n" * 6,
 }
+# What a stop string is taken out of: words around the characters, so that it can begin inside one.
+WORDY = f"between {CHARACTERS} gardens"
+REPEAT_WORDY = {CHAT: f"Repeat exactly: {WORDY}", COMPLETIONS: f"{WORDY}\n" * 6}
+REPEAT_CODE = dict.fromkeys(APIS, f"Repeat exactly:\n{CODE}")
 STORY = dict.fromkeys(APIS, "Write one sentence about a river.")
 WEATHER = dict.fromkeys(APIS, "What is the weather in Paris? Use the tool.")
 
@@ -105,15 +106,22 @@ def logprobs_members(endpoint: Endpoint, top: int) -> dict[str, Json]:
 
 def tool_members() -> dict[str, Json]:
     """One tool whose only argument is one of two words, and the demand to call it."""
+    return _tool("get_weather", "Weather of a city.", "city", ["Paris", "東京"])
+
+
+def said_members(text: str) -> dict[str, Json]:
+    """A tool whose only argument is this text, and the demand to call it."""
+    return _tool("say", "Say", "it", [text])
+
+
+def _tool(name: str, description: str, argument: str, values: list[Json]) -> dict[str, Json]:
     parameters: Json = {
         "type": "object",
-        "properties": {"city": {"type": "string", "enum": ["Paris", "東京"]}},
-        "required": ["city"],
+        "properties": {argument: {"type": "string", "enum": values}},
+        "required": [argument],
         "additionalProperties": False,
     }
-    function: Json = {"name": "get_weather", "description": "Weather of a city."}
-    assert isinstance(function, dict)
-    function["parameters"] = parameters
+    function: Json = {"name": name, "description": description, "parameters": parameters}
     tool: Json = {"type": "function", "function": function}
     return {"tools": [tool], "tool_choice": "required"}
 
@@ -147,10 +155,23 @@ def members_for(given: Mapping[str, Json], endpoint: Endpoint) -> dict[str, Json
         members |= tool_members()
     if given.get("echo"):
         members["echo"] = True
-    exact = endpoint.api == CHAT and endpoint.has("response_format")
-    if given.get("answer") == "characters" and exact:
-        members |= enum_members(CHARACTERS)
-    return members
+    return members | exact_members(str(given.get("answer")), endpoint)
+
+
+def exact_members(answer: str, endpoint: Endpoint) -> dict[str, Json]:
+    """What best makes a model say exactly the text that it is asked for, where it is accepted.
+
+    A schema with one answer, else a tool with one argument, else the plain instruction; in
+    completions the echo of the prompt. Code stands between line breaks, which no schema keeps.
+    """
+    if endpoint.api == COMPLETIONS:
+        wanted = answer in ("characters", "code") and endpoint.has("echo")
+        return {"echo": True} if wanted else {}
+    if answer != "characters":
+        return {}
+    if endpoint.has("response_format"):
+        return enum_members(LINE)
+    return said_members(LINE) if endpoint.has("tools") else {}
 
 
 def request_for(
@@ -165,7 +186,9 @@ def request_for(
     prompt, limit = {
         "long": (COUNT, LONG),
         "natural": (HI, LONG),
-        "characters": (REPEAT, 2 * LONG),
+        # A schema's answer ends by itself; lines go on for ever, and one of them is enough.
+        "characters": (REPEAT, MUCH if endpoint.api == CHAT else 2 * LONG),
+        "code": (REPEAT_CODE, 2 * LONG),
         "tools": (WEATHER, LONG),
     }.get(str(answer), (STORY, SHORT))
     return template(endpoint, prompt[endpoint.api], limit, members, stream=stream)

@@ -13,7 +13,7 @@ from conformance.scenarios.stream import TOOLS, TOP
 from conformance.target import Endpoint
 
 PARAMETERS: Mapping[str, Parameter] = {
-    "answer": {name: Choice() for name in ("short", "natural", "characters")},
+    "answer": {name: Choice() for name in ("short", "natural", "characters", "code")},
     "logprobs": TOP,
     "tools": TOOLS,
     "repeats": {2: Choice(), 1: Choice()},
@@ -21,8 +21,8 @@ PARAMETERS: Mapping[str, Parameter] = {
 SPREAD: tuple[Mapping[str, Json], ...] = (
     {"answer": "short"},
     {"answer": "characters"},
-    {"logprobs": 2},
-    {"tools": True},
+    {"answer": "code", "repeats": 1},
+    {"tools": True, "repeats": 1},
 )
 # A drift over time shows as a form that disagrees with itself, not as one form against the other.
 ORDER = ("plain", "stream", "stream", "plain")

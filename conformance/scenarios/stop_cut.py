@@ -1,58 +1,107 @@
-"""`stop-cut`: the server's own text, then the same cut by a stop string found inside it."""
+"""`stop-cut`: the server's own text, then the same under stop strings found inside it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import chain
 
-from conformance.capture import Capture, Json
-from conformance.dossier import Dossier
-from conformance.reading import read
+from conformance.capture import Json
+from conformance.cuts import places
+from conformance.dossier import CHAT, Dossier
+from conformance.reading import Reading, read
 from conformance.scenarios import asks as ask
+from conformance.scenarios.asks import Ask
 from conformance.scenarios.driver import Driver
-from conformance.scenarios.scenario import Scenario
+from conformance.scenarios.scenario import Choice, Parameter, Scenario
 from conformance.target import Endpoint
 
-LENGTH = 4  # characters; longer than most tokens of a counting text, so it is cut out of several
-LEAST_BEFORE = 8  # characters that must remain, or the prefix proves nothing
+# `long` is cut off by the limit and serves every stop string; `characters` ends by itself where a
+# schema can be demanded, and has what a server may split inside of a character.
+PARAMETERS: Mapping[str, Parameter] = {"answer": {"long": Choice(), "characters": Choice()}}
+SPREAD: tuple[Mapping[str, Json], ...] = ({"answer": "long"}, {"answer": "characters"})
+PLACEHOLDER = "x" * 2 * max(places.SIZES)  # no stop string that is chosen later is longer
 
 
-def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[ask.Ask, ...]:
+def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[Ask, ...]:
+    """Controls first and last; between them each role with a stop string yet to be chosen."""
+    if given["answer"] == "characters":
+        body, plain = (_characters(endpoint, stream=form) for form in (True, False))
+        last = Ask("control", plain, stream=False)
+        return Ask("control", body), *_cut(body, "cut", "near"), last
     usage = ask.usage_members() if endpoint.has("usage") else {}
-    body = ask.request_for({"answer": "long"}, endpoint, usage)
-    control = ask.Ask("control", body)
-    return (control, ask.Ask("stream", {**body, "stop": ["…"]}), control)
+    long = {"answer": "long"}
+    body = ask.request_for(long, endpoint, usage)
+    plain = {**ask.request_for(long, endpoint, {}, stream=False), "stop": PLACEHOLDER}
+    control = Ask("control", body)
+    asks = (control, *_cut(body, "cut"), Ask("cut-plain", plain, stream=False))
+    return *asks, *_cut(body, "several", "near", "first"), control
 
 
-async def drive(driver: Driver, asks: tuple[ask.Ask, ...]) -> Dossier:
-    """Control, cut, control; no cut where the control's text has no place for one."""
-    control, cut, again = asks
-    text = _text(await driver.send(control), driver)
-    at = place(text)
-    if at is None or isinstance(cut.body, bytes):
-        return driver.dossier(abstain={"reason": "mat", "detail": "no text to cut"})
-    stop = text[at : at + LENGTH]
-    await driver.send(ask.Ask("stream", {**cut.body, "stop": [stop]}))
-    await driver.send(again)
-    return driver.dossier(stop=stop, at=at)
+def _cut(body: Mapping[str, Json], *roles: str) -> tuple[Ask, ...]:
+    return tuple(Ask(role, {**body, "stop": PLACEHOLDER}) for role in roles)
 
 
-def place(text: str) -> int | None:
-    """Where a stop string can stand that stands nowhere before it: best past the first third.
-
-    Small models repeat themselves: then only the beginning has a place.
-    """
-    third, end = max(LEAST_BEFORE, len(text) // 3), len(text) - 2 * LENGTH
-    for at in chain(range(third, end), range(LEAST_BEFORE, min(third, end))):
-        if text.find(text[at : at + LENGTH]) == at:
-            return at
-    return None
+def _characters(endpoint: Endpoint, *, stream: bool) -> dict[str, Json]:
+    exact = endpoint.api == CHAT and endpoint.has("response_format")
+    members = ask.enum_members(ask.WORDY) if exact else {}
+    prompt = ask.REPEAT_WORDY[endpoint.api]
+    # Lines go on for ever; a chat's answer should end by itself.
+    limit = 2 * ask.LONG if endpoint.api == CHAT else ask.LONG
+    return ask.template(endpoint, prompt, limit, members, stream=stream)
 
 
-def _text(capture: Capture, driver: Driver) -> str:
-    return read(capture, api=driver.endpoint.api).text
+async def drive(driver: Driver, asks: tuple[Ask, ...]) -> Dossier:
+    """Controls around whatever can be cut; one control alone where the text has no place for it."""
+    first, *cuts, last = asks
+    pieces = deltas(read(await driver.send(first), api=driver.endpoint.api))
+    stops = chosen(pieces, wide=not last.stream)
+    if not stops:
+        return driver.dossier()
+    sent: dict[str, Json] = {}
+    for each in cuts:
+        stop = stops.get(each.role.removesuffix("-plain"))
+        if stop and not isinstance(each.body, bytes):
+            sent[each.role] = stop
+            await driver.send(Ask(each.role, {**each.body, "stop": stop}, each.stream))
+    await driver.send(last)
+    return driver.dossier(stops=sent)
+
+
+def deltas(reading: Reading) -> tuple[str, ...]:
+    """The text of choice 0 as it came, delta by delta."""
+    lives = reading.life.choices if reading.life else ()
+    mine = (life.pieces for life in lives if life.index == 0)
+    return tuple(choice.text for _, choice in next(mine, ()) if choice.text)
+
+
+def chosen(pieces: tuple[str, ...], *, wide: bool) -> dict[str, Json]:
+    """The stop parameter of each role; absent where the text has no place for it."""
+    text = "".join(pieces)
+    stops: dict[str, Json] = {
+        "cut": _single(pieces, wide=wide),
+        "several": [*places.several(pieces)],
+        "near": [*places.near_misses(text)],
+        "first": places.first(pieces),
+    }
+    return {role: stop for role, stop in stops.items() if stop}
+
+
+def _single(pieces: tuple[str, ...], *, wide: bool) -> Json:
+    """A string; `wide`: a list, with letters behind it as a contrast."""
+    text = "".join(pieces)
+    place = places.hardest(pieces, wide=wide)
+    if place is None:
+        return None
+    stop = text[place.start : place.end]
+    contrast = places.behind(text, place.end) if wide else None
+    return stop if contrast is None else [stop, contrast]
 
 
 STOP_CUT = Scenario(
-    "stop-cut", "A text, and the same cut by a stop string", requests, drive, alone=True
+    "stop-cut",
+    "A text, and the same under stop strings found inside it",
+    requests,
+    drive,
+    parameters=PARAMETERS,
+    spread=SPREAD,
+    alone=True,
 )

@@ -25,9 +25,7 @@ PARAMETERS: Mapping[str, Parameter] = {
 }
 SPREAD: tuple[Mapping[str, Json], ...] = (
     {"answer": "short"},
-    {"answer": "long"},
     {"answer": "natural", "usage": True},
-    {"answer": "characters"},
     {"usage": True},
     {"n": 2},
     {"n": 3, "usage": True},

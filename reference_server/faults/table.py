@@ -15,8 +15,10 @@ from reference_server.faults import (
     counts,
     events,
     framing,
+    glyphs,
     refusals,
     shape,
+    stops,
     text,
 )
 from reference_server.faults.fault import Fault, FaultySeams, request_document
@@ -37,6 +39,8 @@ FAULTS: dict[str, Fault] = {
         *calls.FAULTS,
         *text.FAULTS,
         *aborts.FAULTS,
+        *glyphs.FAULTS,
+        *stops.FAULTS,
         *refusals.FAULTS,
         *company.FAULTS,
     )

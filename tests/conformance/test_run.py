@@ -21,6 +21,7 @@ from conformance import cli, storage
 from conformance.capture import How, Json
 from conformance.errors import TargetError, UsageError
 from conformance.findings import Result, Verdict
+from conformance.material import INDENTED, SCRIPTS
 from conformance.options import OneLineParser
 from conformance.reading import read
 from conformance.report import json_report
@@ -29,7 +30,6 @@ from conformance.run import check, execute
 from conformance.run_options import configure
 from conformance.run_report import Recorded, report_from
 from conformance.run_setup import Setup, setup_from_args
-from conformance.scenarios.asks import CHARACTERS
 from reference_server.bridge import Bridge
 from reference_server.engine.scripted import ScriptedEngine
 from reference_server.seams import CLEAN, Seams
@@ -198,14 +198,14 @@ def test_every_malformed_request_is_refused_and_every_control_answered(default: 
 
 def test_the_characters_arrive_whole_within_the_limit(default: Ran) -> None:
     """Else the checks on characters would look at a part of them only."""
-    found = [
-        each for each in default.recorded.dossiers if each.parameters.get("answer") == "characters"
-    ]
-    assert len(found) == 4
-    for dossier in found:
-        for capture in dossier.roles["stream"]:
-            text = read(capture, api=dossier.api).text
-            assert CHARACTERS in text
+    asked = [each for each in default.recorded.dossiers if each.scenario == "pair"]
+    for answer, pieces in (("characters", SCRIPTS), ("code", INDENTED)):
+        found = [each for each in asked if each.parameters["answer"] == answer]
+        assert len(found) == 2
+        for dossier in found:
+            for capture in dossier.roles["stream"]:
+                text = read(capture, api=dossier.api).text
+                assert all(piece in text for piece in pieces.values())
 
 
 def _status(received: bytes) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from conformance.dossier import APIS, CHAT, COMPLETIONS
 from conformance.scenarios import SCENARIOS
 from conformance.scenarios.asks import Ask, request_for, template
 from conformance.scenarios.invalid import mistakes
-from conformance.scenarios.stop_cut import LENGTH, place
+from conformance.scenarios.stop_cut import chosen
 from conformance.target import Endpoint
 
 
@@ -63,7 +64,12 @@ def test_the_two_forms_of_a_pair_differ_in_nothing_but_the_stream(api: str) -> N
 def test_limits_stand_under_the_name_asked_for() -> None:
     named = [ask.body for ask in asks(CHAT, "limit", name="max_completion_tokens")]
     limits = [body["max_completion_tokens"] for body in named if isinstance(body, dict)]
-    assert limits == [1, 2, 7, 32]
+    assert limits == [1, 7]
+    assert [
+        ask.body["max_tokens"]
+        for ask in asks(CHAT, "limit", name="")
+        if not isinstance(ask.body, bytes)
+    ] == [1, 2, 7, 32]
     assert not any("max_tokens" in body for body in named)
 
 
@@ -87,18 +93,25 @@ def test_a_good_request_follows_every_tenth_malformed_one_and_one_ends_it(api: s
     assert roles.count("control") == roles.count("neighbour") == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "at"),
-    [
-        ("1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12", 12),
-        ("", None),
-        ("too short", None),
-        ("abababababababababababababababab", None),
-    ],
-)
-def test_a_stop_string_is_chosen_where_it_stands_for_the_first_time(
-    text: str, at: int | None
-) -> None:
-    assert place(text) == at
-    if at is not None:
-        assert text.find(text[at : at + LENGTH]) == at
+@pytest.mark.parametrize("api", APIS)
+def test_every_cut_differs_from_its_control_in_the_stop_string_alone(api: str) -> None:
+    for answer in ("long", "characters"):
+        first, *cuts, last = asks(api, "stop-cut", answer=answer)
+        assert first.role == last.role == "control"
+        for cut in cuts:
+            assert isinstance(cut.body, dict)
+            without = {key: value for key, value in cut.body.items() if key != "stop"}
+            assert without == (first.body if cut.stream else _plain(first.body))
+
+
+def _plain(body: Any) -> dict[str, Any]:
+    return {k: v for k, v in body.items() if k not in ("stream", "stream_options")}
+
+
+def test_a_stop_string_is_chosen_for_each_role_that_has_a_place() -> None:
+    pieces = tuple(f"{n}, " for n in range(1, 40))
+    stops = chosen(pieces, wide=False)
+    assert set(stops) == {"cut", "several", "near", "first"}
+    assert stops["first"] == "1, "
+    assert chosen(("too short",), wide=False) == {"first": "too short"}
+    assert chosen((), wide=True) == {}
