@@ -1,4 +1,7 @@
-"""llama.cpp's own HTTP server: an environment with its packages, and the server as a process."""
+"""A server of others: an environment with its packages, and the server as a process.
+
+The defaults are llama.cpp's own HTTP server; serve.py names another.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +30,20 @@ class Running:
     version: str
 
 
-def install(environment: Path) -> Path:
-    """The environment's python, with `requirements.txt` installed; a second call does nothing."""
+def install(environment: Path, requirements: Path | None = None) -> Path:
+    """The environment's python, with `requirements` (a pip file; None: llama.cpp's) installed.
+
+    A second call does nothing.
+    """
+    requirements = requirements or REQUIREMENTS
     python = environment / "bin" / "python"
     done = environment / "installed.txt"
-    wanted = REQUIREMENTS.read_text()
+    wanted = requirements.read_text()
     if done.is_file() and done.read_text() == wanted:
         return python
     venv.create(environment, with_pip=True)
     quiet = ["-qq", "--disable-pip-version-check", "--no-input"]
-    command = [str(python), "-m", "pip", "install", *quiet, "-r", str(REQUIREMENTS)]
+    command = [str(python), "-m", "pip", "install", *quiet, "-r", str(requirements)]
     subprocess.run(command, check=True, timeout=500, capture_output=True, text=True)
     done.write_text(wanted)
     return python
@@ -50,16 +57,18 @@ def first_line(process: subprocess.Popen[bytes], seconds: float) -> bytes:
 
 
 @contextmanager
-def serving(python: Path, log: Path) -> Iterator[Running]:
-    """The server in a process of its own; what llama.cpp prints goes to `log`."""
-    command = [str(python), str(HERE / "llama_server.py")]
+def serving(
+    python: Path, log: Path, script: str = "llama_server.py", start: float = START
+) -> Iterator[Running]:
+    """The server in a process of its own; what it prints itself goes to `log`."""
+    command = [str(python), str(HERE / script)]
     with (
         log.open("wb") as stderr,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr) as process,
     ):
         try:
-            line = first_line(process, START)
-            assert line, f"llama.cpp's server did not start:\n{log.read_text(errors='replace')}"
+            line = first_line(process, start)
+            assert line, f"{script} did not start:\n{log.read_text(errors='replace')}"
             yield Running(**json.loads(line))
         finally:
             process.terminate()

@@ -20,27 +20,36 @@ Row = tuple[str, str]  # case id, API
 # The bytes that each stands for are quoted in captures/llama/FINDINGS.md, by number.
 FAILS: dict[Row, str] = {
     ("echo.prompt", "completions"): "4: `echo` is accepted and the prompt is not in the text",
+    ("err.client-mistake-5xx", "chat"): "11: 500 for a `tools` that is a string, a missing role",
+    ("err.wrong-types", "chat"): "12: 200 for temperature -1, stop 5, messages [] and others",
+    ("err.wrong-types", "completions"): "12: 200 for temperature -1, suffix 5 and others",
     ("logprobs.arrays", "completions"): '3: "logprobs":{"content":[{"id":…}]}, the chat shape',
+    ("stop.near-miss", "chat"): "14: text held back for a stop string is lost at the limit",
+    ("stop.near-miss", "completions"): "14",
     ("usage.intermediate", "completions"): "5: each of n choices brings a usage of its own",
 }
-# Which choice speaks first depends on the slots that are free: not in every run, on either API.
+# What the model says, and which choice speaks first, depends on the cache and on the free slots.
 SOMETIMES: dict[Row, str] = {
     ("choice.order", "chat"): '2: a stream of n choices begins with "index":1',
     ("choice.order", "completions"): "2",
+    ("tool.markup-leak", "chat"): '9: "content":"</" "tool" "_" "call" ">" before a call',
+    ("delta.empty-flood", "completions"): "22: an empty chunk for each token that is held back",
+    ("sse.raw-line-separator", "chat"): "19: E2 80 A8 where the model repeats it",
+    ("sse.raw-line-separator", "completions"): "19",
 }
 NOT_STRICT: dict[Row, str] = {
-    ("chunk.created-changes", "chat"): "14: each chunk is stamped anew",
-    ("chunk.created-changes", "completions"): "14",
-    ("err.code-type", "chat"): '17: "code":400',
-    ("err.code-type", "completions"): "17",
-    ("err.envelope", "chat"): "17: no `param`",
-    ("err.envelope", "completions"): "17",
-    ("http.keep-alive", "chat"): "19: closed behind the zero chunk, unannounced",
-    ("http.keep-alive", "completions"): "19",
-    ("usage.null-before", "chat"): "15: no `usage` member before the usage chunk",
-    ("usage.null-before", "completions"): "15",
+    ("chunk.created-changes", "chat"): "15: each chunk is stamped anew",
+    ("chunk.created-changes", "completions"): "15",
+    ("err.code-type", "chat"): '18: "code":400',
+    ("err.code-type", "completions"): "18",
+    ("err.envelope", "chat"): "18: no `param`",
+    ("err.envelope", "completions"): "18",
+    ("http.keep-alive", "chat"): "20: closed behind the zero chunk, unannounced",
+    ("http.keep-alive", "completions"): "20",
+    ("usage.null-before", "chat"): "16: no `usage` member before the usage chunk",
+    ("usage.null-before", "completions"): "16",
     ("usage.placement", "chat"): "5: with n choices the usage chunk stands n times",
-    ("usage.placement", "completions"): "16: usage stands on the finish chunk, asked for or not",
+    ("usage.placement", "completions"): "17: usage stands on the finish chunk",
     ("usage.under-count", "chat"): "6: the tokens of one choice of n are counted",
     ("usage.under-count", "completions"): "6",
 }
@@ -56,11 +65,19 @@ UNDECIDED: dict[Row, str] = {
     # A base model of this size goes on until its limit, whatever it is told.
     ("fin.natural-stop", "chat"): "mat",
     ("fin.natural-stop", "completions"): "mat",
-    # The connection is closed after each stream (19), so no second answer comes on it.
+    # The connection is closed after each stream (20), so no second answer comes on it.
     ("http.keep-alive-own-answer", "chat"): "not-seen",
     ("http.keep-alive-own-answer", "completions"): "not-seen",
+    ("isolation.keep-alive", "chat"): "not-seen",
+    ("isolation.keep-alive", "completions"): "not-seen",
     # No reasoning model.
     ("reasoning.empty-field", "chat"): "not-seen",
+}
+# Hang-ups race with a small model on a busy machine, and not every text of its has a place for a
+# stop string: these may abstain, each with one of these reasons.
+MAY_ABSTAIN: dict[str, tuple[str, ...]] = {
+    "abort.": ("fast", "det", "oracle", "burst"),
+    "isolation.stop": ("mat", "det"),
 }
 
 
@@ -85,12 +102,11 @@ def rows(report: Any, *verdicts: str) -> dict[Row, str]:
 
 
 def test_it_fails_where_the_bytes_are_wrong_and_nowhere_else(report: Any) -> None:
-    found = set(rows(report, "fail"))
-    assert found - set(SOMETIMES) == set(FAILS)
+    assert set(rows(report, "fail")) - set(SOMETIMES) == set(FAILS)
 
 
 def test_the_shoulds_that_it_breaks_are_these(report: Any) -> None:
-    assert set(rows(report, "non-strict")) == set(NOT_STRICT)
+    assert set(rows(report, "non-strict")) - set(SOMETIMES) == set(NOT_STRICT)
 
 
 def test_nothing_else_went_wrong(report: Any) -> None:
@@ -100,7 +116,11 @@ def test_nothing_else_went_wrong(report: Any) -> None:
 
 def test_what_could_not_be_decided_says_why(report: Any) -> None:
     found = {row: why.partition(":")[0] for row, why in rows(report, "inconclusive").items()}
-    assert found == UNDECIDED
+    assert {row: why for row, why in found.items() if not may_abstain(row[0], why)} == UNDECIDED
+
+
+def may_abstain(check: str, why: str) -> bool:
+    return any(check.startswith(name) and why in whys for name, whys in MAY_ABSTAIN.items())
 
 
 def test_packages_that_cannot_be_installed_are_an_error_with_pips_reason(
