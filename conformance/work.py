@@ -104,15 +104,17 @@ class Contrast:
     gap: float | None = None
 
 
-def contrast(neighbour: Sequence[Arrival], control: Span, sent: float) -> Contrast | None:
+def contrast(neighbour: Sequence[Arrival], control: Span, sent: Span) -> Contrast | None:
     """From a neighbour that was sent while the control ran, and outlived it; None: it felt nothing.
 
-    `control`: first event and end of the control. `sent`: when the neighbour's request had left.
+    `control`: first event and end of the control. `sent`: when the requests of control and
+    neighbour had left. What is held back and comes at once tells nothing.
     """
     first, end = control
-    if not neighbour:
+    times = {each.at for each in neighbour}
+    if 2 * len(times) < len(neighbour) or not neighbour or first - sent[0] > (end - sent[0]) / 2:
         return None
-    if neighbour[0].at >= end - 0.1 * (end - first) and sent <= first + EDGE:
+    if neighbour[0].at >= end - 0.1 * (end - first) and sent[1] <= first + EDGE:
         return Contrast(serial=True)
     company = gaps(neighbour, first, end)
     alone = gaps(neighbour, end + EDGE, math.inf)

@@ -7,7 +7,8 @@ engine; closing it is idempotent and takes its work out of the batch before the 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import trio
 
@@ -79,6 +80,7 @@ class Bridge:
         self.engine = engine
         self._step_seconds, self._seat_seconds = step_seconds, seat_seconds
         self._abandoned: list[tuple[float, Ticket]] = []
+        self._held = 0
         self._clock = clock or Clock()
         self._tickets: dict[str, Ticket] = {}
         self._wanted = trio.Event()
@@ -101,6 +103,15 @@ class Bridge:
 
     def forget(self, work: str) -> None:
         self._tickets.pop(work, None)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """No step is done while anybody is inside. Only a faulty server does this."""
+        self._held += 1
+        try:
+            yield
+        finally:
+            self._held -= 1
 
     def cut_all_but(self, one: Ticket) -> None:
         """Fail every exchange but this one."""
@@ -143,6 +154,8 @@ class Bridge:
             # A late step does not make the next ones hurry: the pace is a floor, not a schedule.
             due = max(due, self._clock.now())
             self._close_abandoned()
+            if self._held:
+                continue
             for event in self.engine.step():
                 if (ticket := self._tickets.get(event.work)) is not None:
                     ticket.deliver(event)

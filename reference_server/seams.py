@@ -68,8 +68,20 @@ class After:
 AT_ONCE = After()
 
 
+class Slow(Enum):
+    """What a faulty server does about a client that does not read."""
+
+    WAIT = "wait"  # everybody waits with it
+    DROP = "drop"  # what was made meanwhile is lost
+    FINISH = "finish"  # the body is ended, rightly framed
+
+
 class Seams:
-    """The identity. Each method gets what the clean server would send and says what is sent."""
+    """The identity. `slow` None: only the answer that is not read waits.
+
+    Each method gets what the clean server would send and says what is sent."""
+
+    slow: Slow | None = None
 
     def request(self, body: bytes) -> bytes:
         """The request's body before it is read."""

@@ -26,6 +26,12 @@ class Trial:
     dossier: Dossier
     readings: Mapping[str, tuple[Reading, ...]]
 
+    @property
+    def abstain(self) -> Abstain | None:
+        """What the scenario itself said, where it could not provoke what it should."""
+        said = self.dossier.picked.get("abstain")
+        return Abstain(str(said["reason"]), str(said["detail"])) if isinstance(said, dict) else None
+
 
 ReadingCheck: TypeAlias = Callable[[Reading], Findings]
 TrialCheck: TypeAlias = Callable[[Trial], Findings]
@@ -52,8 +58,12 @@ MODULES = {
     "text": "text",
     "echo": "text",
     "stop": "stop",
-    "isolation": "isolation",
     "abort": "abort",
+    "abort.storm": "storm",
+    "slow": "slow",
+    "buffering": "buffering",
+    "heartbeat": "buffering",
+    "isolation": "isolation",
     # Whole ids, where what is provoked is judged apart from what is only seen.
     **dict.fromkeys(
         (

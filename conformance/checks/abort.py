@@ -72,10 +72,9 @@ def _ends(trial: Trial, rule: str) -> Iterator[Finding | Abstain]:
 
 
 def _left(trial: Trial) -> _Left | Abstain:
-    picked, treated = trial.dossier.picked, _first(trial, "treated")
-    natural, abstain = picked.get("natural"), picked.get("abstain")
-    if isinstance(abstain, dict):
-        return Abstain(str(abstain["reason"]), str(abstain["detail"]))
+    natural, treated = trial.dossier.picked.get("natural"), _first(trial, "treated")
+    if trial.abstain is not None:
+        return trial.abstain
     if treated is None or not isinstance(natural, float | int):
         return Abstain("not-seen", "no answer was hung up on")
     if treated.status is not None and treated.status >= 400:

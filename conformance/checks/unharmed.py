@@ -25,24 +25,43 @@ def unharmed(
     elif answer.text == control.text:
         return
     elif (hole := missing(control.text, answer.text)) is not None:
-        said = f"{len(hole)} characters are missing from its text: {hole!r:.60}"
+        said = f"{len(control.text) - len(answer.text)} characters are missing in {hole!r:.60}"
         yield Finding(rule, said, role=role, take=take)
     else:
         yield Abstain("det", "its text is not the control's, and lacks no piece of it")
 
 
 def missing(whole: str, text: str) -> str | None:
-    """The one piece of `whole` that `text` lacks; None if more is different, or if it may repeat.
+    """The stretch of `whole` from which `text` lacks pieces; None if it differs in another way.
 
-    In a text that repeats itself a shorter run looks like a hole.
+    Beginning and end have to be the same, or the model itself may have come to an end, or have
+    gone another way. In a text that repeats itself a shorter run looks like a hole.
     """
-    size = len(whole) - len(text)
-    if size <= 0 or not text:
+    if not text or len(text) >= len(whole):
         return None
-    start = next(
-        (i for i, (a, b) in enumerate(zip(whole, text, strict=False)) if a != b), len(text)
-    )
-    if start == len(text) or whole[start + size :] != text[start:]:
-        return None  # where only the end is missing, the model may have come to one
-    around = whole[max(0, start - AROUND) : start + size + AROUND]
-    return whole[start : start + size] if whole.count(around) == 1 else None
+    start = _shared(whole, text)
+    end = _shared(whole[::-1], text[::-1])
+    slides = start + end - len(text)  # how far the hole could be moved
+    end = min(end, len(text) - start)
+    if (
+        end == 0
+        or slides > AROUND
+        or not _is_thinned(text[start : len(text) - end], whole[start : len(whole) - end])
+    ):
+        return None
+    around = whole[max(0, start - AROUND) : len(whole) - end + AROUND]
+    tail = whole[-min(end, 2 * AROUND) :]
+    once = whole.count(around) == whole.count(tail) == 1
+    return whole[start : len(whole) - end] if once else None
+
+
+def _shared(one: str, other: str) -> int:
+    """Length of the common beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _is_thinned(part: str, whole: str) -> bool:
+    """Is `part` what is left of `whole` when characters are taken out?"""
+    rest = iter(whole)
+    return all(character in rest for character in part)

@@ -11,10 +11,23 @@ from conformance.scenarios.keep_alive import KEEP_ALIVE
 from conformance.scenarios.limit import LIMIT
 from conformance.scenarios.pair import PAIR
 from conformance.scenarios.scenario import Scenario
+from conformance.scenarios.slow_read import SLOW_READ
 from conformance.scenarios.stop_cut import STOP_CUT
+from conformance.scenarios.storm import STORM
 from conformance.scenarios.stream import STREAM
 
 SCENARIOS: Mapping[str, Scenario] = {
     scenario.name: scenario
-    for scenario in (STREAM, PAIR, LIMIT, KEEP_ALIVE, STOP_CUT, CROWD, INVALID, ABORT)
+    for scenario in (
+        STREAM,
+        PAIR,
+        LIMIT,
+        KEEP_ALIVE,
+        STOP_CUT,
+        CROWD,
+        SLOW_READ,
+        INVALID,
+        ABORT,
+        STORM,
+    )
 }

@@ -34,7 +34,7 @@ PARAMETERS: Mapping[str, Parameter] = {
 PACE, MOST = 32, 1024  # tokens of the measuring answer, and of a long one at most
 EVENTS = 5  # after which we hang up where the metrics tell
 ALONG = 1.0  # seconds of company before we hang up where only a neighbour tells
-LONG_ENOUGH = {True: 3.2, False: 4.2}  # seconds of the long answer, with metrics and without
+LONG_ENOUGH = {True: 2.9, False: 4.2}  # seconds of the long answer, with metrics and without
 BESIDE = 0.7  # seconds of a neighbour's answer where the metrics tell
 LONGEST_WATCH = 15.0
 HOLD = 0.4  # seconds for which the work has to stay away
@@ -212,7 +212,7 @@ async def _control(
         return replace(stick, alive=work.live(driver.samples, base, span))
     if metered:
         return stick
-    felt = work.contrast(arrivals(other), span, other.capture.sent_at or 0.0)
+    felt = work.contrast(arrivals(other), span, (sent, other.capture.sent_at or 0.0))
     return replace(stick, contrast=felt)
 
 

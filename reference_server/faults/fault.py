@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reference_server.engine.interface import Event, Work
-from reference_server.seams import AT_ONCE, Act, After, Answer, Document, Part, Seams
+from reference_server.seams import AT_ONCE, Act, After, Answer, Document, Part, Seams, Slow
 
 Sent = bytes | Act
 
@@ -65,6 +65,7 @@ class Fault:
     refusal: Callable[[Place, Answer], Answer] | None = None
     hung_up: Callable[[Place, str, bool], After] | None = None
     heartbeat: float | None = None
+    slow: Slow | None = None
 
     @property
     def name(self) -> str:
@@ -84,6 +85,7 @@ class FaultySeams(Seams):
         shared: Mapping[str, Document] | None = None,
     ) -> None:
         self._faults = faults
+        self.slow = next((fault.slow for fault in faults if fault.slow), None)
         shared = shared or {}
         self._places = [
             Place(body, serial, connection, shared=shared.get(fault.name, {})) for fault in faults

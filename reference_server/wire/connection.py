@@ -25,6 +25,7 @@ from reference_server.wire.errors import ApiError
 
 Fields = Sequence[tuple[bytes, bytes]]
 _READ = 64 * 1024
+_NARROW = 4096  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +238,11 @@ class Connection:
             self.hang_up()
         # A hang-up, ours or the peer's, takes effect here, before anything else is done.
         await trio.lowlevel.checkpoint_if_cancelled()
+
+    def narrow(self) -> None:
+        """A send queue that is soon full, for faults of those who wait for it."""
+        if isinstance(self._stream, trio.SocketStream):
+            self._stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _NARROW)
 
     async def act(self, act: Act) -> None:
         """What only a faulty server does. All but FINISH never return."""

@@ -10,7 +10,7 @@ import trio
 
 from reference_server.bridge import Bridge, Ticket
 from reference_server.engine.interface import Delta, Done, Event, Failure, Work
-from reference_server.seams import Act, Answer, Document, Part, Seams
+from reference_server.seams import Act, Answer, Document, Part, Seams, Slow
 from reference_server.wire import sse_writer
 from reference_server.wire.connection import Connection
 from reference_server.wire.errors import ApiError, envelope
@@ -19,6 +19,7 @@ from reference_server.wire.shape import SHAPES, Label, Piece, Shape
 
 _STREAM_FIELDS = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
 UNAVAILABLE = "service_unavailable"  # the kind of failure that another server may not have
+_BLOCKED = 0.5  # seconds of one write
 _PREFIX = {"chat": "chatcmpl", "completions": "cmpl"}
 
 
@@ -39,7 +40,9 @@ class Exchange:
         name = f"{_PREFIX[self.ask.api]}-{self.id}"
         self._fields = ((b"x-request-id", name.encode()),)
         label = Label(name, self.created, self.ask.model)
-        self._began = False
+        self._began = self._late = False
+        if self.seams.slow:
+            self.connection.narrow()
         self._shape: Shape = SHAPES[self.ask.api](self.ask, label)
 
     async def run(self) -> None:
@@ -148,8 +151,26 @@ class Exchange:
         for piece in self.seams.block(part, block):
             if isinstance(piece, Act):
                 await self.connection.act(piece)
+            elif piece and self.seams.slow:
+                await self._slowly(part, piece, self.seams.slow)
             elif piece:
                 await self.connection.body(piece)
+
+    async def _slowly(self, part: Part, piece: bytes, policy: Slow) -> None:
+        """What faulty servers do once a write had to wait."""
+        if policy is Slow.WAIT:
+            with self.bridge.held():
+                await self.connection.body(piece)
+            return
+        if self._late and part is Part.CONTENT:
+            self._late = False
+            return
+        start = trio.current_time()
+        await self.connection.body(piece)
+        if trio.current_time() - start > _BLOCKED:
+            self._late = policy is Slow.DROP
+            if policy is Slow.FINISH:
+                await self.connection.act(Act.FINISH)
 
 
 def _refusal(failure: Failure) -> ApiError:

@@ -39,6 +39,7 @@ class Kind:
     step: float = 0.01
     seat: float = 0.0
     batch: int = 16
+    heartbeat: float | None = None
     words: tuple[str, ...] = ()
 
 
@@ -56,7 +57,7 @@ def ran(kind: Kind, *faults: str, words: tuple[str, ...] = ("--select", "abort.*
         engine = ScriptedEngine(kind.batch, seed=7)
         bridge = Bridge(engine, kind.step, seat_seconds=kind.seat)
         seams = seams_for([FAULTS[name] for name in faults])
-        server = Server(bridge, Settings(), seams=seams)
+        server = Server(bridge, Settings(heartbeat=kind.heartbeat), seams=seams)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(bridge.run)
             listeners = await nursery.start(trio.serve_tcp, server.serve_connection, 0)

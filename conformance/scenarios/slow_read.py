@@ -1,0 +1,59 @@
+"""`slow-read`: of two equal answers at once, one is not read for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import trio
+
+from conformance.capture import Json
+from conformance.dossier import Dossier
+from conformance.scenarios import asks as ask
+from conformance.scenarios.abort import FAR, PACE, limited, pace_of
+from conformance.scenarios.asks import Ask
+from conformance.scenarios.driver import Driver
+from conformance.scenarios.scenario import Phase, Scenario
+from conformance.script import Slow
+from conformance.target import Endpoint
+
+MOST = 1024  # tokens
+PAUSE = 2.0  # seconds without reading
+LONG_ENOUGH = 2.7  # seconds that the answers should take
+EVENTS = 10  # of the slow one before it stops reading
+BUFFER = 4096  # bytes
+
+
+def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[Ask, ...]:
+    most = MOST if endpoint.context is None else min(MOST, endpoint.context // 3)
+    body = ask.template(endpoint, FAR[endpoint.api], most)
+    return Ask("slow", body), Ask("other", body)
+
+
+def measured(endpoint: Endpoint) -> tuple[Ask, ...]:
+    return (Ask("pace", ask.template(endpoint, FAR[endpoint.api], PACE)),)
+
+
+async def drive(driver: Driver, asks: tuple[Ask, ...]) -> Dossier:
+    (first,) = measured(driver.endpoint)
+    pace = await pace_of(driver, first)
+    long = MOST if pace is None else max(ask.LONG, pace * LONG_ENOUGH)
+    slow, other = (limited(each, driver.endpoint, long) for each in asks)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_slowly, driver, slow)
+        await driver.send(other)
+    return driver.dossier(pause=PAUSE)
+
+
+async def _slowly(driver: Driver, asked: Ask) -> None:
+    await driver.send(asked, slow=Slow(pause=PAUSE, events=EVENTS, buffer=BUFFER))
+
+
+SLOW_READ = Scenario(
+    "slow-read",
+    "Two equal answers at once, one of which is not read for a while",
+    requests,
+    drive,
+    once=measured,
+    phase=Phase.CROWD,
+    alone=True,
+)

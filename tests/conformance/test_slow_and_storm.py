@@ -1,0 +1,111 @@
+"""Slow readers, storms of hang-ups and held-back answers, judged from end to end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from conformance.capture import How
+from conformance.findings import Verdict
+from conformance.scenarios.scenario import Phase
+from conformance.scenarios.slow_read import BUFFER, PAUSE, SLOW_READ
+from conformance.scenarios.storm import STORM
+from tests.conformance.test_aborts import METERED, OPEN, RIGHT, WRONG, ran, verdicts
+from tests.conformance.test_run import setup
+
+CHECKS = {
+    "slow": ("slow.others-unharmed", "slow.intact"),
+    "abort.storm": ("abort.storm",),
+    "buffering": ("buffering.progressive", "buffering.first-content"),
+}
+
+
+def picked(*checks: str) -> tuple[str, ...]:
+    return tuple(word for check in checks for word in ("--select", check))
+
+
+@pytest.mark.parametrize("family", CHECKS)
+def test_a_right_server_passes(family: str) -> None:
+    found = verdicts(ran(METERED, words=picked(*CHECKS[family])))
+    assert {found[check].verdict for check in CHECKS[family]} == {RIGHT}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "slow.others-unharmed",
+        "slow.intact",
+        "slow.intact:ended",
+        "abort.storm",
+        "abort.storm:dead",
+        "abort.storm:hole",
+        "buffering.progressive:portions",
+        "buffering.first-content",
+    ],
+)
+def test_a_wrong_server_fails(fault: str) -> None:
+    check = fault.partition(":")[0]
+    result = verdicts(ran(METERED, fault, words=picked(check)))[check]
+    assert result.verdict is WRONG
+    assert result.findings
+
+
+def test_short_answers_say_nothing_about_buffers_nor_about_slow_readers() -> None:
+    """A server so fast that all is over at once, and one that ends each answer early."""
+    fast = replace(METERED, step=0.0001)
+    checks = (*CHECKS["slow"][:1], *CHECKS["buffering"])
+    found = verdicts(ran(fast, "buffering.progressive", words=picked(*checks)))
+    assert {found[check].verdict for check in checks} == {OPEN}
+    assert all((found[check].reason or "").startswith("fast") for check in checks)
+
+
+def test_a_held_back_answer_is_no_witness_of_a_hang_up() -> None:
+    dark = replace(METERED, words=("--metrics", "none"))
+    found = verdicts(ran(dark, "buffering.progressive:portions"))
+    ends = ("abort.fin", "abort.rst", "abort.before-headers")
+    assert {found[check].verdict for check in ends} == {OPEN}
+
+
+def test_the_slow_reader_pauses_in_the_middle_and_reads_all_of_it() -> None:
+    recorded = ran(METERED, words=picked("slow.*"))
+    (dossier,) = [each for each in recorded.dossiers if each.scenario == "slow-read"]
+    (slow,) = dossier.roles["slow"]
+    pause, resume = (action.at for action in dossier.actions)
+    assert resume - pause == pytest.approx(PAUSE)
+    assert not [read for read in slow.reads if read.at and pause < read.at < resume]
+    assert slow.end.how is How.FRAMED
+    assert BUFFER < 64 * 1024
+
+
+def test_a_storm_is_half_closes_half_resets_at_several_moments() -> None:
+    recorded = ran(METERED, words=picked("abort.storm"))
+    (dossier,) = [each for each in recorded.dossiers if each.scenario == "storm"]
+    left = [capture.end.left for capture in dossier.roles["hung-up"]]
+    assert sorted(map(str, left)) == ["fin"] * 4 + ["rst"] * 4
+    sizes = {len(capture.received) for capture in dossier.roles["hung-up"]}
+    assert 0 in sizes
+    assert len(sizes) >= 4
+
+
+def test_storms_are_for_those_who_allow_them_and_come_last() -> None:
+    assert (STORM.manners, STORM.phase) == ("heavy", max(Phase))
+    assert list(STORM.parameters["hang_ups"]) == [8, 50]
+    assert SLOW_READ.manners == "polite"
+    here, there = (setup(url) for url in ("http://127.0.0.1:1", "http://api.example:1"))
+    jobs = [job.scenario for job in here.widest_plan().jobs]
+    assert jobs[-1] == "storm"
+    assert "storm" not in [job.scenario for job in there.widest_plan().jobs]
+    assert ("storm", "manners") in [(job.scenario, why) for job, why in there.widest_plan().dropped]
+
+
+def test_comments_are_right_and_empty_events_are_not() -> None:
+    words = ("--select", "heartbeat.comments", "--metrics", "none")
+    found = verdicts(ran(METERED, "heartbeat.comments", words=words))["heartbeat.comments"]
+    assert found.verdict is WRONG
+    assert "carry nothing" in found.findings[0].message
+    quiet = verdicts(ran(METERED, words=words))["heartbeat.comments"]
+    assert (quiet.verdict, quiet.reason) == (OPEN, "not-seen: no silence was filled")
+    # A gap in the engine's words between two tokens is what a comment fills.
+    beating = verdicts(ran(replace(METERED, heartbeat=0.004), words=words))["heartbeat.comments"]
+    assert beating.verdict is Verdict.PASS
