@@ -117,9 +117,16 @@ def _doubts(ones: list[One]) -> Iterator[Abstain]:
     busy = sorted({str(one.reading.status) for one in ones if one.reading.status in BUSY})
     if busy:
         yield Abstain("rate", f"status {', '.join(busy)}")
-    said = sum(bool(canaries.places(one.reading.text, sorted(one.own))) for one in ones)
+    said = sum(any(canaries.places(text, sorted(one.own)) for text in _said(one)) for one in ones)
     if 2 * said < len(ones) or not ones:
         yield Abstain("mat", f"{said} of {len(ones)} answers hold the word they were to repeat")
+
+
+def _said(one: One) -> Iterator[str]:
+    """Everything the answer says, channel by channel."""
+    for life in one.reading.life.choices if one.reading.life else ():
+        for _, parts in _channels(life):
+            yield "".join(text for _, text in parts)
 
 
 def isolation_canary(trial: Trial) -> Findings:
@@ -199,7 +206,7 @@ def _stopped(one: One, control: str, trial: Trial) -> Finding | Abstain | None:
     if text == wanted:
         return None
     if not wanted.startswith(text):
-        same = text.startswith(wanted)
+        same = text.startswith(wanted) and stop in text
         said = f"the stop string {stop!r} did not end the text, as it should alone"
         return one.finding("I04", said) if same else Abstain("det", "it left its control earlier")
     others = [s for s in _strings(trial.dossier.picked.get("stops")) if s != stop]

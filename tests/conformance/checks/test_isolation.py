@@ -160,9 +160,6 @@ ROWS: list[tuple[str, Dossier, set[str]]] = [
     ("a neighbour's stop string",
      crowd(stop=(stopped(cut(STOPS[0]), STOPS[0]), stopped(cut(STOPS[0]), STOPS[1]))),
      {"isolation.stop"}),
-    ("the own stop string is lost",
-     crowd(stop=(stopped(cut(STOPS[0]), STOPS[0]), stopped(COUNT[:-3], STOPS[1]))),
-     {"isolation.stop"}),
     ("two equal ids",
      crowd(canary=(streamed(texts(MINE), **asked(MINE)), streamed(texts(THEIRS), **asked(THEIRS)),
                    repeating(WORDS[1]))), {"isolation.ids"}),
@@ -216,6 +213,8 @@ OPEN: list[tuple[str, str, Dossier, str]] = [
      "rate"),
     ("no stop was found", "isolation.stop", crowd(stop=()), "mat"),
     ("it left its control", "isolation.stop", crowd(stop=(stopped("1; 2", STOPS[0]),)), "det"),
+    ("it left its control at the stop string", "isolation.stop",
+     crowd(stop=(stopped(cut(STOPS[0]) + "; 9", STOPS[0]),)), "det"),
     ("an early end of its own", "isolation.stop", crowd(stop=(stopped("1, 2", STOPS[1]),)), "det"),
     ("a stopped one is refused", "isolation.stop", crowd(stop=(refused(429),)), "mat"),
     ("bad requests alone", "isolation.invalid-neighbour", invalid(neighbour=()), "not-seen"),
@@ -243,3 +242,10 @@ def test_a_stream_that_is_cut_is_told_once() -> None:
     found = judged(record)
     assert found["stream.truncated"].verdict is Verdict.FAIL
     assert found["isolation.aborts"].verdict is Verdict.BLOCKED
+
+
+def test_a_stop_string_that_is_passed_over_is_told_once() -> None:
+    lost = stopped(COUNT[:-3], STOPS[1], "length")
+    found = judged(crowd(stop=(stopped(cut(STOPS[0]), STOPS[0]), lost)))
+    assert found["stop.ignored"].verdict is Verdict.FAIL
+    assert found["isolation.stop"].verdict is Verdict.BLOCKED
