@@ -16,6 +16,7 @@ from conformance.cuts.fates import Fate
 from conformance.cuts.places import Place, place_at
 from conformance.findings import Abstain, Finding
 
+_LEAST_DELTAS = 3
 _IDLE = Abstain("not-seen", "stop strings do nothing here")
 
 
@@ -106,8 +107,8 @@ def stop_mid_token(trial: Trial) -> Findings:
     if isinstance(run, Abstain):
         yield run
         return
-    if run.cut is None or not _place(trial, run).middle:
-        yield Abstain("mat", "no delta holds enough characters to begin in its middle")
+    if run.cut is None or not _is_inside(trial, run):
+        yield Abstain("mat", "no place begins and ends in the middle of a delta")
         return
     other = run_of(trial, "several")
     contrast = isinstance(other, Run) and other.fate is Fate.EXACT
@@ -116,6 +117,13 @@ def stop_mid_token(trial: Trial) -> Findings:
         yield finding(run, "S06", said)
     elif run.fate is not Fate.EXACT:
         yield Abstain("not-seen", "stop strings are not cut rightly anywhere")
+
+
+def _is_inside(trial: Trial, run: Run) -> bool:
+    """In the middle of deltas that are about as long as tokens: not of two halves of a text."""
+    control = controls(trial)
+    assert not isinstance(control, Abstain)
+    return len(control.first.pieces) >= _LEAST_DELTAS and _place(trial, run).middle
 
 
 def _lost_with_delta(trial: Trial, run: Run) -> bool:

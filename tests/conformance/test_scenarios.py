@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from conformance.dossier import APIS, CHAT, COMPLETIONS
+from conformance.material import CODE, SCRIPTS
 from conformance.scenarios import SCENARIOS
 from conformance.scenarios.asks import Ask, request_for, template
 from conformance.scenarios.invalid import mistakes
@@ -40,17 +41,38 @@ def test_templates_speak_the_dialect_that_discovery_settled() -> None:
     assert "stream" not in template(endpoint, "Hello", 5, stream=False)
 
 
-def test_characters_are_demanded_by_a_schema_only_where_that_is_accepted() -> None:
-    given = {"answer": "characters"}
-    for api, unsupported, constrained in (
-        (CHAT, {}, True),
-        (CHAT, {"response_format": "400"}, False),
-        (COMPLETIONS, {}, False),
-    ):
-        endpoint = Endpoint(api, unsupported=unsupported)
-        asked = SCENARIOS["stream"].asks(endpoint, next(SCENARIOS["stream"].variants(given)))
-        assert isinstance(asked[0].body, dict)
-        assert ("response_format" in asked[0].body) is constrained
+@pytest.mark.parametrize(
+    ("api", "unsupported", "members"),
+    [
+        (CHAT, (), {"response_format"}),
+        (CHAT, ("response_format",), {"tools", "tool_choice"}),
+        (CHAT, ("response_format", "tools"), set()),
+        (COMPLETIONS, (), {"echo"}),
+        (COMPLETIONS, ("echo",), set()),
+    ],
+)
+def test_characters_are_demanded_in_the_best_way_that_is_accepted(
+    api: str, unsupported: tuple[str, ...], members: set[str]
+) -> None:
+    endpoint = Endpoint(api, model="m", unsupported=dict.fromkeys(unsupported, "400"))
+    (given,) = SCENARIOS["pair"].variants({"answer": "characters"})
+    for each in SCENARIOS["pair"].asks(endpoint, given):
+        assert isinstance(each.body, dict)
+        basic = {*template(endpoint, "x", 1, stream=each.stream), "stream_options"}
+        assert set(each.body) - basic == members
+        assert all(piece in _prompt(each.body) for piece in SCRIPTS.values())
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_code_is_never_put_into_a_schema(api: str) -> None:
+    for each in asks(api, "pair", answer="code"):
+        assert isinstance(each.body, dict)
+        assert not {"response_format", "tools"} & set(each.body)
+        assert CODE in _prompt(each.body)
+
+
+def _prompt(body: Any) -> str:
+    return str(body["messages"][0]["content"] if "messages" in body else body["prompt"])
 
 
 @pytest.mark.parametrize("api", APIS)

@@ -1,0 +1,197 @@
+"""Stop strings out of the server's own text: each wrong answer is told once, by the right check."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.capture import Capture, Given
+from conformance.dossier import Dossier
+from conformance.findings import Verdict
+from tests.conformance.bodies import ASKS_USAGE, judged, named, plain, plain_chat, streamed, texts
+
+TOKENS = ("1", ",", " 2", ",", " 3", ",", " 11", ",", " 12", ",", " 13", ",", " 14", ",", " 15")
+TEXT = "".join(TOKENS)
+CUT, SEVERAL = "1, 1", ["14,", " 12, ", " 12", " 12, 1"]
+NEAR = ["11, 12\u241e", "14, 15\u241e"]
+WIDE_TOKENS = ("between", " 🫠", " 漢", "字", " and", " gardens")
+WIDE, LETTERS = "n 🫠 漢字", "gard"
+FAILED = (Verdict.FAIL, Verdict.NON_STRICT)
+CHECKS = (
+    "accepted", "exact-prefix", "finish", "first-text", "mid-token", "multi-byte", "near-miss",
+    "parity", "several", "tail-leak", "ignored", "included",
+)  # fmt: skip
+
+
+def stream(*pieces: str, reason: str = "stop", **request: Any) -> Capture:
+    return streamed(texts(*pieces, reason=reason), **request)
+
+
+def refused(status: int, **request: Any) -> Capture:
+    capture = stream("", **request)
+    given = Given(status, "application/json", "/v1/chat/completions", {"stream": True, **request})
+    return Capture(b'{"error": {"message": "no"}}', capture.layer, end=capture.end, given=given)
+
+
+def control() -> Capture:
+    return stream(*TOKENS, reason="length")
+
+
+def clean() -> dict[str, tuple[Capture, ...]]:
+    """A server that is in order, its controls cut off by the limit."""
+    at = TEXT.index(CUT)
+    whole = plain_chat(TEXT[:at])
+    return {
+        "control": (control(), control()),
+        "cut": (stream(TEXT[:at], stop=CUT),),
+        "cut-plain": (plain(whole, stop=CUT),),
+        "several": (stream(TEXT[: TEXT.index(" 12")], stop=SEVERAL),),
+        "near": (stream(*TOKENS, reason="length", stop=NEAR),),
+        "first": (stream("", stop="1"),),
+    }
+
+
+def verdicts(roles: dict[str, tuple[Capture, ...]], answer: str = "long") -> dict[str, Any]:
+    picked: dict[str, Any] = {"stops": {role: "" for role in roles if role != "control"}}
+    each = Dossier("stop-cut", roles, api="chat", parameters={"answer": answer}, picked=picked)
+    found = judged(each)
+    return {name: found[f"stop.{name}"] for name in CHECKS}
+
+
+def failed(roles: dict[str, tuple[Capture, ...]], answer: str = "long") -> set[str]:
+    return {name for name, r in verdicts(roles, answer).items() if r.verdict in FAILED}
+
+
+def test_a_right_server_passes_every_check_of_the_long_text() -> None:
+    found = verdicts(clean())
+    open_ = {name for name, r in found.items() if r.verdict is not Verdict.PASS}
+    assert open_ == {"multi-byte"}
+
+
+TAIL = TEXT[: TEXT.index(CUT) + 2]
+GOES_ON = TEXT.replace(CUT, "", 1)
+Wrong = tuple[str, dict[str, Capture], set[str]]
+WRONG: list[Wrong] = [
+    ("a tail leaks", {"cut": stream(TAIL, stop=CUT)}, {"tail-leak", "parity"}),
+    ("a tail of a list leaks", {"several": stream(TEXT[: TEXT.index(" 12") + 2], stop=SEVERAL)},
+     {"tail-leak"}),
+    ("text before it is lost", {"cut": stream("1, 2", stop=CUT)}, {"exact-prefix"}),
+    ("it is taken out", {"cut": stream(GOES_ON, reason="length", stop=CUT)}, {"exact-prefix"}),
+    ("it is shown", {"cut": stream(TEXT[: TEXT.index(CUT) + 4], stop=CUT)}, {"included"}),
+    ("it is passed over in the middle of tokens", {"cut": stream(*TOKENS, stop=CUT)},
+     {"mid-token"}),
+    ("its delta is lost with it", {"cut": stream("1, 2, 3,", stop=CUT)}, {"mid-token"}),
+    ("another finish", {"cut": stream(TEXT[: TEXT.index(CUT)], reason="stop_sequence", stop=CUT)},
+     {"finish"}),
+    ("the end is withheld for ever",
+     {"near": stream(TEXT.removesuffix("14, 15"), reason="length", stop=NEAR)}, {"near-miss"}),
+    ("a phrase is withheld for ever",
+     {"near": stream(TEXT.replace("11, 1", ""), reason="length", stop=NEAR)}, {"near-miss"}),
+    ("a phrase comes twice",
+     {"near": stream(TEXT.replace("11, 12", "11, 1211, 12"), reason="length", stop=NEAR)},
+     {"near-miss"}),
+    ("of a list the first counts", {"several": stream(TEXT[: TEXT.index("14,")], stop=SEVERAL)},
+     {"several"}),
+    ("the first text is there", {"first": stream("1", stop="1")}, {"first-text"}),
+    ("no text, other finish", {"first": stream("", reason="length", stop="1")}, {"first-text"}),
+    ("plain, a tail leaks", {"cut-plain": plain(plain_chat(TAIL), stop=CUT)}, {"parity"}),
+    ("plain, it goes on", {"cut-plain": plain(plain_chat(TEXT), stop=CUT)}, {"parity"}),
+    ("a string is refused", {"cut": refused(400, stop=CUT)}, {"accepted"}),
+    ("a list is refused", {"several": refused(422, stop=SEVERAL)}, {"accepted"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", WRONG, ids=named)
+def test_a_wrong_answer_is_told_by_the_check_it_belongs_to(row: Wrong) -> None:
+    _, changes, expected = row
+    roles = {**clean(), **{role: (capture,) for role, capture in changes.items()}}
+    found = failed(roles)
+    # What differs from the plain answer may be told there as well, never instead.
+    assert found - {"parity"} == expected - {"parity"}
+    assert found
+
+
+def test_a_text_that_came_in_one_delta_has_no_middle_of_a_token() -> None:
+    whole = (stream(TEXT, reason="length"),) * 2
+    found = verdicts({**clean(), "control": whole})
+    assert found["mid-token"].verdict is Verdict.INCONCLUSIVE
+    assert found["exact-prefix"].verdict is Verdict.PASS
+
+
+NEW = set(CHECKS) - {"ignored", "included"}
+Reluctant = tuple[str, dict[str, tuple[Capture, ...]], str]
+RELUCTANT: list[Reluctant] = [
+    ("the second control differs early",
+     {"control": (control(), stream("one, two, three", reason="length"))}, "det"),
+    ("no second control", {"control": (control(),)}, "det"),
+    ("no text", {"control": (stream("", reason="length"),) * 2}, "mat"),
+    ("busy", {role: (refused(429, stop="x"),) for role in clean() if role != "control"}, "rate"),
+    ("down", {role: (refused(503, stop="x"),) for role in clean() if role != "control"}, "rate"),
+    ("refused", {role: (refused(400, stop="x"),) for role in clean() if role != "control"},
+     "not-seen"),
+    ("no place", {role: () for role in clean() if role != "control"}, "mat"),
+    ("another text each time",
+     {role: (stream(f"{role} says this and that", stop="x"),) for role in clean()
+      if role != "control"}, "det"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", RELUCTANT, ids=named)
+def test_a_server_that_cannot_be_judged_neither_passes_nor_fails(row: Reluctant) -> None:
+    _, changes, reason = row
+    found = verdicts({**clean(), **changes})
+    for name in NEW - {"accepted", "multi-byte"}:
+        result = found[name]
+        assert result.verdict is Verdict.INCONCLUSIVE, (name, result)
+        assert (result.reason or "").startswith(reason), (name, result.reason)
+    assert found["accepted"].verdict is not Verdict.FAIL
+
+
+def test_reasoning_without_an_answer_is_its_own_reason() -> None:
+    thought: list[Any] = texts(reason="length")
+    thought[0]["choices"][0]["delta"] = {"reasoning_content": "so"}
+    found = verdicts({**clean(), "control": (streamed(thought),) * 2})
+    assert (found["exact-prefix"].reason or "").startswith("reason")
+
+
+def test_stop_strings_that_do_nothing_fail_one_check_and_leave_the_others_open() -> None:
+    ignored = stream(*TOKENS, reason="length", stop=CUT)
+    listed = stream(*TOKENS, reason="length", stop=SEVERAL)
+    whole = plain_chat(TEXT)
+    roles = {
+        **clean(),
+        "cut": (ignored,),
+        "cut-plain": (plain(whole, stop=CUT),),
+        "several": (listed,),
+        "first": (stream(*TOKENS, reason="length", stop="1"),),
+    }
+    found = verdicts(roles)
+    assert failed(roles) == {"ignored"}
+    for name in NEW:
+        assert found[name].verdict in (Verdict.INCONCLUSIVE, Verdict.BLOCKED), name
+
+
+def wide(text: str, *, reason: str = "stop") -> dict[str, tuple[Capture, ...]]:
+    return {
+        "control": (stream(*WIDE_TOKENS), plain(plain_chat("".join(WIDE_TOKENS)))),
+        "cut": (stream(text, reason=reason, stop=[WIDE, LETTERS]),),
+    }
+
+
+def test_a_stop_string_of_several_bytes_is_judged_by_what_follows_it() -> None:
+    assert verdicts(wide("betwee"), "characters")["multi-byte"].verdict is Verdict.PASS
+    for wrong in ("between 🫠 漢字 and ", "between", "betw"):
+        assert failed(wide(wrong), "characters") == {"multi-byte"}
+    ignored = verdicts(wide("".join(WIDE_TOKENS)), "characters")["multi-byte"]
+    assert ignored.verdict is Verdict.INCONCLUSIVE
+
+
+def test_usage_that_an_empty_answer_lacks_is_missed_where_a_full_one_had_it() -> None:
+    usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+    counted = [*texts(*TOKENS, reason="length")]
+    counted.append({**counted[0], "choices": [], "usage": usage})
+    full = streamed(counted, **ASKS_USAGE)
+    roles = {**clean(), "control": (full, full)}
+    roles["first"] = (stream("", stop="1", **ASKS_USAGE),)
+    assert "first-text" in failed(roles)
