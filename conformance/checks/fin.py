@@ -144,6 +144,9 @@ def fin_length_suspect(reading: Reading) -> Findings:
     if limit is None or used is None:
         yield Abstain("not-recorded", "no limit or no usage")
         return
+    if reading.asked("stop"):
+        yield Abstain("not-seen", "a stop string may have ended it at the limit")
+        return
     for life in expected(reading) if reading.n == 1 else ():
         if used == limit and finish_of(life) == "stop":
             chunk = reading.chunks[life.finishes[0][0]]

@@ -21,6 +21,11 @@ NOT_WRONG_TYPES = (MALFORMED, UNKNOWN_MODEL, TOO_LONG, *MISSING)
 
 # The OpenAPI document gives the chat route's limit no minimum: llama.cpp's "no limit" is no lie.
 _OPEN = {("chat", "limit-negative")}
+# Members that a server may not know: who passes one over breaks less than who misreads it.
+_OPTIONAL = (
+    "penalty-range", "seed-text", "suffix-number", "echo-text", "stream-options-text",
+    "top-logprobs-range", "logprobs-range", "logprobs-text", "tools-text",
+)  # fmt: skip
 
 # Authentication, timeouts, rate limits, overload: these say nothing about the request.
 BUSY = (401, 403, 407, 408, 425, 429, 503)
@@ -134,12 +139,10 @@ def err_wrong_types(trial: Trial) -> Findings:
     if not names:
         yield Abstain("not-seen")
         return
-    api = trial.dossier.api
     for said in _accepted(trial, "X05", *sorted(names)):
-        if isinstance(said, Finding) and (api, said.message.split(" ")[0]) in _OPEN:
-            yield replace(said, level=Level.SHOULD)
-        else:
-            yield said
+        name = said.message.split(" ")[0] if isinstance(said, Finding) else ""
+        lesser = name in _OPTIONAL or (trial.dossier.api, name) in _OPEN
+        yield replace(said, level=Level.SHOULD) if isinstance(said, Finding) and lesser else said
 
 
 def err_client_mistake_5xx(trial: Trial) -> Findings:

@@ -111,6 +111,12 @@ BROKEN: list[Row] = [
                  **ASKS_USAGE),
         {"fin.length-suspect": SHOULD},
     ),
+    (
+        "a stop string at the limit",
+        streamed([*[c | {"usage": None} for c in CHUNKS], usage_chunk()], max_tokens=2,
+                 stop=["x"], **ASKS_USAGE),
+        {},
+    ),
 ]  # fmt: skip
 
 

@@ -20,7 +20,8 @@ from tests.conformance.bodies import (
     usage_chunk,
 )
 
-NAMES = ("json-cut", "messages-missing", "unknown-model", "temperature-text", "limit-negative")
+NAMES = ("json-cut", "messages-missing", "unknown-model", "temperature-text", "limit-negative",
+         "penalty-range")  # fmt: skip
 CHECKS = (
     "err.malformed-json",
     "err.missing-field",
@@ -112,6 +113,8 @@ ROWS: list[tuple[str, Dossier, dict[str, Level]]] = [
     ("a text as temperature is accepted", invalid(accepted("temperature-text")),
      {"err.wrong-types": MUST}),
     ("a negative limit is no limit", invalid(accepted("limit-negative")),
+     {"err.wrong-types": SHOULD}),
+    ("a member that not every server knows is passed over", invalid(accepted("penalty-range")),
      {"err.wrong-types": SHOULD}),
     ("a 500", invalid(both("temperature-text", refused(500), refused(500))),
      {"err.client-mistake-5xx": MUST}),
