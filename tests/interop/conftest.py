@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.demo import serving as serving_reference
+from tests.interop import serve
 from tests.interop.llama import ENVIRONMENT, Running, install, serving
 
 
@@ -20,21 +21,34 @@ def reference_url() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="session")
-def llama_python() -> Path:
-    """The python that has the packages: $STREAMPROOF_LLAMA_PYTHON, else one set up here."""
-    if given := os.environ.get("STREAMPROOF_LLAMA_PYTHON"):
+def python_of(server: str, environment: Path, requirements: Path | None = None) -> Path:
+    """The python that has the packages: $STREAMPROOF_<SERVER>_PYTHON, else one set up here."""
+    if given := os.environ.get(f"STREAMPROOF_{server.upper()}_PYTHON"):
         return Path(given)
     try:
-        return install(ENVIRONMENT)
+        return install(environment, requirements)
     except subprocess.CalledProcessError as failed:
         last = (failed.stderr or "").strip().splitlines()[-1:] or ["pip said nothing"]
-        pytest.skip(f"llama.cpp's packages cannot be installed: {last[0]}")
+        pytest.skip(f"the packages of {server} cannot be installed: {last[0]}")
     except subprocess.TimeoutExpired as late:
-        pytest.skip(f"llama.cpp's packages cannot be installed: no end after {late.timeout:g} s")
+        pytest.skip(f"the packages of {server} cannot be installed: no end in {late.timeout:g} s")
+
+
+@pytest.fixture(scope="session")
+def llama_python() -> Path:
+    return python_of("llama", ENVIRONMENT)
 
 
 @pytest.fixture(scope="session")
 def llama(llama_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with serving(llama_python, tmp_path_factory.mktemp("llama") / "stderr.txt") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """`transformers serve` with the same model."""
+    python = python_of("serve", serve.ENVIRONMENT, serve.REQUIREMENTS)
+    log = tmp_path_factory.mktemp("serve") / "stderr.txt"
+    with serving(python, log, serve.SCRIPT, serve.START) as running:
         yield running
