@@ -47,6 +47,7 @@ DIALECTS = {
 
 _INT_CODE = (Level.MAY, "sends the HTTP status as an integer code")
 _NO_NULL = (Level.MAY, "leaves `usage` out of chunks before the usage chunk")
+_ZEROES = (Level.SHOULD, "puts a zero object into each completion")
 _STAMPED = (Level.MAY, "stamps each chunk when it is made")
 
 OVERLAYS = {
@@ -72,8 +73,14 @@ OVERLAYS = {
         Overlay(
             "ollama",
             lower={
-                "usage.intermediate": (Level.SHOULD, "puts a zero object into each completion"),
+                "usage.intermediate": _ZEROES,
+                "usage.conflict": _ZEROES,
+                "usage.under-count": _ZEROES,
             },
+        ),
+        Overlay(
+            "litellm",
+            lower={"usage.null-before": (Level.MAY, "drops the null in places")},
         ),
     )
 }

@@ -15,6 +15,8 @@ import trio
 from reference_server.bridge import Bridge
 from reference_server.engine.scripted import ScriptedEngine
 from reference_server.faults.table import HEADER, find, listing, seams_for
+from reference_server.personalities import PERSONALITIES
+from reference_server.personalities import find as personality
 from reference_server.wire.server import Server, Settings
 
 DRAIN_SECONDS = 10.0
@@ -72,6 +74,10 @@ def _parser() -> argparse.ArgumentParser:
         "--fault", action="append", default=[], metavar="ID", help="break this on purpose (repeat)"
     )
     parser.add_argument(
+        "--personality", metavar="NAME",
+        help=f"do as another server is documented to do: {', '.join(PERSONALITIES)}",
+    )  # fmt: skip
+    parser.add_argument(
         "--allow-faults", action="store_true", help=f"let requests ask for faults ({HEADER}: ID)"
     )
     parser.add_argument("--list-faults", action="store_true", help="print all faults and exit")
@@ -92,7 +98,17 @@ def _problem(options: argparse.Namespace) -> str | None:
         return "--heartbeat must be positive"
     if options.api_key_env and not os.environ.get(options.api_key_env):
         return f"--api-key-env: the environment variable {options.api_key_env} is not set"
+    if options.personality and (unknown := _unknown_personality(options.personality)):
+        return unknown
     return next(filter(None, map(_unknown_fault, options.fault)), None)
+
+
+def _unknown_personality(name: str) -> str | None:
+    try:
+        personality(name)
+    except KeyError as error:
+        return f"--personality: {error.args[0]}"
+    return None
 
 
 def _unknown_fault(name: str) -> str | None:
@@ -113,6 +129,7 @@ async def _serve(options: argparse.Namespace) -> int:
         api_key=key,
     )
     faults = [find(name) for name in options.fault]
+    faults += personality(options.personality).parts() if options.personality else ()
     server = Server(bridge, settings, seams=seams_for(faults, options.allow_faults))
     listeners = await trio.open_tcp_listeners(options.port, host=options.host)
     async with trio.open_nursery() as nursery:
