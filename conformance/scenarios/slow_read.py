@@ -9,7 +9,7 @@ import trio
 from conformance.capture import Json
 from conformance.dossier import Dossier
 from conformance.scenarios import asks as ask
-from conformance.scenarios.abort import FAR, PACE, limited, pace_of
+from conformance.scenarios.abort import FAR, PACE, Unmeasured, limited, pace_of
 from conformance.scenarios.asks import Ask
 from conformance.scenarios.driver import Driver
 from conformance.scenarios.scenario import Phase, Scenario
@@ -35,7 +35,10 @@ def measured(endpoint: Endpoint) -> tuple[Ask, ...]:
 
 async def drive(driver: Driver, asks: tuple[Ask, ...]) -> Dossier:
     (first,) = measured(driver.endpoint)
-    pace = await pace_of(driver, first)
+    try:
+        pace = await pace_of(driver, first)
+    except Unmeasured as error:
+        return driver.dossier(abstain=error.abstain)
     long = MOST if pace is None else max(ask.LONG, pace * LONG_ENOUGH)
     slow, other = (limited(each, driver.endpoint, long) for each in asks)
     async with trio.open_nursery() as nursery:
