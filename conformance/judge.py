@@ -43,15 +43,14 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """One thing a check looks at: a reading (`role`, `take`) or, with role "", a whole trial."""
+    """One thing a check looked at: a reading (`role`, `take`) or, with role "", a whole trial.
 
-    trial: Trial
+    It holds no reading: those of one dossier are gone before those of the next are made.
+    """
+
+    dossier: Dossier
     role: str = ""
     take: int = 0
-
-    @property
-    def value(self) -> Reading | Trial:
-        return self.trial.readings[self.role][self.take] if self.role else self.trial
 
 
 @dataclass(slots=True)
@@ -77,14 +76,27 @@ def judge(
     exist.
     """
     policy = policy or Policy()
-    trials = [trial_from(dossier) for dossier in dossiers]
-    results: list[Result] = []
-    for api in sorted({_api(trial) for trial in trials}):
-        spoken = [trial for trial in trials if _api(trial) == api]
-        applicable = [case for case in cases if api in case.api]
-        heard = {case.id: _hear(case, spoken) for case in _with_context(applicable, known)}
-        results += [_result(case, api, heard, policy) for case in applicable]
+    spoken: dict[str, dict[str, _Heard]] = {}  # by API and case id
+    for dossier in dossiers:
+        _hear_all(trial_from(dossier), cases, known, spoken)
+    results = [
+        _result(case, api, heard, policy)
+        for api, heard in spoken.items()
+        for case in cases
+        if api in case.api
+    ]
     return tuple(sorted(results, key=lambda r: (r.id, r.api or "")))
+
+
+def _hear_all(
+    trial: Trial, cases: Sequence[Case], known: Sequence[Case], spoken: dict[str, dict[str, _Heard]]
+) -> None:
+    """Every case on one trial: a trial's readings are large, so there is one of them at a time."""
+    api = _api(trial)
+    heard = spoken.setdefault(api, {})
+    applicable = [case for case in cases if api in case.api]
+    for case in _with_context(applicable, known):
+        _hear(case, trial, heard.setdefault(case.id, _Heard()))
 
 
 def _with_context(cases: Sequence[Case], known: Sequence[Case]) -> tuple[Case, ...]:
@@ -131,17 +143,16 @@ def _api(trial: Trial) -> str:
     return next(spoken, CHAT)
 
 
-def _hear(case: Case, trials: Sequence[Trial]) -> _Heard:
+def _hear(case: Case, trial: Trial, heard: _Heard) -> None:
     function = function_of(case.check)
     if function is None:
         raise UsageError(f"{case.file}:{case.line}: expect: no check is named {case.check}")
-    heard = _Heard(subjects=list(_subjects(case, trials)))
-    for subject in heard.subjects:
+    for subject, value in _subjects(case, trial):
+        heard.subjects.append(subject)
         try:
-            _listen(function(subject.value), subject, heard)
+            _listen(function(value), subject, heard)
         except Exception as error:  # a defect of ours must cost one verdict, not the whole report
             heard.broken = _where(error)
-    return heard
 
 
 def _listen(said: Findings, subject: _Subject, heard: _Heard) -> None:
@@ -158,16 +169,15 @@ def _where(error: Exception) -> str:
     return f"{name}:{frame.lineno}: {type(error).__name__}: {error}"
 
 
-def _subjects(case: Case, trials: Sequence[Trial]) -> Iterable[_Subject]:
-    for trial in trials:
-        if case.on == "dossier":
-            if _provoked(case, trial.dossier):
-                yield _Subject(trial)
-            continue
-        for role, takes in sorted(trial.readings.items()):
-            for take, reading in enumerate(takes):
-                if reading.form in _FORMS[case.on]:
-                    yield _Subject(trial, role, take)
+def _subjects(case: Case, trial: Trial) -> Iterable[tuple[_Subject, Reading | Trial]]:
+    if case.on == "dossier":
+        if _provoked(case, trial.dossier):
+            yield _Subject(trial.dossier), trial
+        return
+    for role, takes in sorted(trial.readings.items()):
+        for take, reading in enumerate(takes):
+            if reading.form in _FORMS[case.on]:
+                yield _Subject(trial.dossier, role, take), reading
 
 
 def _provoked(case: Case, dossier: Dossier) -> bool:
@@ -179,7 +189,7 @@ def _provoked(case: Case, dossier: Dossier) -> bool:
 def _located(finding: Finding, subject: _Subject) -> Finding:
     role = subject.role or finding.role
     take = subject.take if subject.role else finding.take
-    return replace(finding, role=role, take=take, dossier=subject.trial.dossier.name)
+    return replace(finding, role=role, take=take, dossier=subject.dossier.name)
 
 
 def _result(case: Case, api: str, heard: Mapping[str, _Heard], policy: Policy) -> Result:
@@ -215,7 +225,7 @@ def _superseder(
 
 
 def _same_capture(a: _Subject, x: Finding, b: _Subject, y: Finding) -> bool:
-    return a.trial is b.trial and (x.role, x.take) == (y.role, y.take)
+    return a.dossier is b.dossier and (x.role, x.take) == (y.role, y.take)
 
 
 def _level(case: Case, finding: Finding) -> Level:
@@ -226,7 +236,7 @@ def _leveled(case: Case, subject: _Subject, finding: Finding, policy: Policy) ->
     """The finding with its harms, and its level as overlay and client list make it."""
     harms = finding.harms or tuple(h.client for h in case.harms)
     level = _level(case, finding)
-    overlay = OVERLAYS.get(subject.trial.dossier.dialect or "")
+    overlay = OVERLAYS.get(subject.dossier.dialect or "")
     if overlay and case.id in overlay.lower:
         level = overlay.lower[case.id][0]
     if set(harms) & set(policy.clients):

@@ -18,6 +18,8 @@ from conformance.target import Endpoint, Target, request_bytes
 
 # What a hostile server can make a run keep, for each of its one or two hundred exchanges.
 BOUNDS = Bounds(body=2 * 1024 * 1024, event=1024 * 1024, reads=20_000)
+BODY_AT_LEAST = 256 * 1024  # for a refusal's page, a vendor's records, heartbeats
+BYTES_A_TOKEN = 4096  # a chunk with log-probabilities of twenty alternatives stays below
 LINGER = 0.25  # seconds; long enough for what a server writes by mistake after its last chunk
 
 
@@ -151,9 +153,14 @@ class Driver:
             events=ask.stream,
             linger=linger,
             clocks=self._clocks,
-            bounds=BOUNDS,
+            bounds=replace(BOUNDS, body=_most(ask)),
             url=f"{self._target.url.scheme}://{self._target.url.authority}{self.endpoint.path}",
         )
+
+
+def _most(ask: Ask) -> int:
+    """Far more bytes than the answer can need, so that endless ones cost little memory."""
+    return min(BODY_AT_LEAST + BYTES_A_TOKEN * ask.tokens, BOUNDS.body)
 
 
 def _merged(first: Mapping[str, Json], second: Mapping[str, Json]) -> dict[str, Json]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -10,6 +12,7 @@ import pytest
 
 from conformance import judge as judge_module
 from conformance.capture import Capture, End, Given, How, Json, Layer
+from conformance.checks import Trial
 from conformance.dialects import OVERLAYS, Overlay
 from conformance.dossier import Dossier
 from conformance.errors import UsageError
@@ -223,3 +226,34 @@ def test_what_was_not_selected_still_supersedes(monkeypatch: pytest.MonkeyPatch)
     speak(monkeypatch, a=[Finding("F01", "x")], b=[Finding("F02", "y")])
     (only,) = judge([ONE], [after], known=[after, OTHER])
     assert (only.id, only.verdict) == ("sse.a", Verdict.BLOCKED)
+
+
+def test_the_readings_of_one_dossier_are_gone_before_the_next_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alive: weakref.WeakSet[Trial] = weakref.WeakSet()
+    most = 0
+    read_all = judge_module.trial_from
+
+    def counted(dossier: Dossier) -> Trial:
+        nonlocal most
+        gc.collect()
+        trial = _Trial(dossier, read_all(dossier).readings)
+        alive.add(trial)
+        most = max(most, len(alive))
+        return trial
+
+    speak(monkeypatch, a=[Finding("F01", "bad")])
+    monkeypatch.setattr(judge_module, "trial_from", counted)
+    dossiers = [Dossier("file", {"stream": (record(),)}, name=f"d{n}") for n in range(5)]
+    (found,) = judge(dossiers, (CASE,))
+    assert found.reason == "5 of 5"
+    assert most == 1
+
+
+class _Trial(Trial):
+    """One that can be watched; equal to none but itself."""
+
+    __slots__ = ("__weakref__",)
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
