@@ -15,6 +15,7 @@ from conformance.dossier import APIS, CHAT, COMPLETIONS, PATHS, Dossier
 from conformance.errors import TargetError
 from conformance.reading import Reading, read
 from conformance.recorder import Recorder
+from conformance.saying import refusal, said
 from conformance.scenarios import asks
 from conformance.scenarios.asks import Ask
 from conformance.scenarios.driver import BOUNDS, Driver
@@ -30,6 +31,8 @@ _OPTIONAL = frozenset({"temperature", "seed"})
 # A refusal that says nothing about the parameter: authentication, timeouts, rate limits.
 NOT_ABOUT_PARAMETERS = (401, 403, 404, 405, 408, 429)
 ABSENT = (404, 405, 410, 501)
+UNAUTHORIZED = (401, 403)
+GIVE_A_KEY = "; give a key with --api-key-env or --header"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,7 @@ class Discovery:
         models = tuple(_ids(listed))
         model = self.target.model or next(iter(models), None)
         if model is None:
-            raise TargetError(f"{self.target.url} lists no model; name one with --model")
+            raise TargetError(f"{self.target.url} lists no model{_why(captures)}")
         endpoints, dossiers, notes = [], [], []
         for api in self.apis or APIS:
             settled = await self._api(api, model, base)
@@ -183,7 +186,7 @@ class Discovery:
 
     async def _first(self, driver: Driver, bases: tuple[str, ...] | None) -> Endpoint | str:
         """The smallest request that is accepted: it settles the path and the limit's name."""
-        api, said = driver.endpoint.api, "no answer"
+        api, told = driver.endpoint.api, "no answer"
         names = (self.target.limit,) if self.target.limit else LIMIT_NAMES
         for base in bases or self.target.url.bases():
             for name in names:
@@ -192,16 +195,16 @@ class Discovery:
                 capture = await driver.send(_basic(driver.endpoint))
                 self._reachable(capture)
                 reading = read(capture, api=api)
-                said = f"POST {path} answered {_said(reading)}"
-                if not capture.received:
-                    return f"POST {path} got no answer ({capture.end.how.value})"
-                if reading.status in (401, 403):
-                    return f"{said}; give a key with --api-key-env or --header"
+                told = f"POST {path} {said(reading)}"
+                if reading.status is None or 300 <= reading.status < 400:
+                    return told
+                if reading.status in UNAUTHORIZED:
+                    return told + GIVE_A_KEY
                 if not _refused(reading) and reading.status not in ABSENT:
                     return driver.endpoint
                 if reading.status in ABSENT:
                     break
-        return said
+        return told
 
     async def _dialect(self, driver: Driver) -> Endpoint:
         api = driver.endpoint.api
@@ -231,7 +234,7 @@ class Discovery:
         """What the endpoint said when it honestly refused these members, else None."""
         capture = await driver.send(_ask(driver.endpoint, members))
         reading = read(capture, api=driver.endpoint.api)
-        return _said(reading) if _refused(reading) else None
+        return refusal(reading) if _refused(reading) else None
 
     def _settled(
         self, endpoint: Endpoint, refused: Mapping[str, str], probes: tuple[Probe, ...]
@@ -286,17 +289,20 @@ def _refused(reading: Reading) -> bool:
     return status is not None and 400 <= status < 500 and status not in NOT_ABOUT_PARAMETERS
 
 
-def _document(reading: Reading) -> Json:
-    return None if reading.document is None else reading.document.value
-
-
-def _said(reading: Reading) -> str:
-    """The status and the error's message, one line, short."""
-    value = _document(reading)
-    error = value.get("error", value) if isinstance(value, dict) else None
-    message = error.get("message") if isinstance(error, dict) else error
-    words = " ".join(str(message).split())[:160] if isinstance(message, str) else ""
-    return f"{reading.status}{': ' + words if words else ''}"
+def _why(captures: tuple[Capture, ...]) -> str:
+    """Why there is no models list, and what to do; a 404 tells less than any other answer."""
+    readings = [read(capture) for capture in captures]
+    reading = next((each for each in readings if each.status != 404), readings[0])
+    target = reading.capture.request[0].data.split(b" ", 2)[1].decode("ascii", "replace")
+    told = f": GET {target} {said(reading)}"
+    if reading.status in UNAUTHORIZED:
+        return told + GIVE_A_KEY
+    if reading.status == 200:
+        told += {How.BOUND: f" with more than {len(reading.body)} bytes",
+                 How.CLOCK: " with a body that did not end in time"}.get(
+            reading.capture.end.how, " without an id in its list"
+        )  # fmt: skip
+    return f"{told}; name one with --model" if reading.status in (200, *ABSENT) else told
 
 
 def _entries(listed: Json) -> Iterator[dict[str, Json]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -14,8 +15,10 @@ from conformance.findings import Finding, Result, Verdict
 from conformance.judge import Policy, judge
 from conformance.masking import CREDENTIAL_FIELDS
 from conformance.plan import WHY_NOT, Cost, Plan
+from conformance.reading import read
 from conformance.report.model import Gating, Report, make_report
 from conformance.run_setup import Setup
+from conformance.saying import said
 from conformance.specs import Case, Profile
 from conformance.target import Endpoint
 
@@ -43,6 +46,7 @@ def report_from(setup: Setup, recorded: Recorded) -> Report:
     cases = setup.cases(apis)
     profiles = [each for each in setup.profiles(apis).values() if each is not None]
     dossiers = in_order(recorded)
+    tested = is_tested(dossiers)
     return make_report(
         results_for(setup, cases, recorded, dossiers),
         Gating(
@@ -56,7 +60,8 @@ def report_from(setup: Setup, recorded: Recorded) -> Report:
         profile=",".join(sorted({profile.name for profile in profiles})) or None,
         seed=setup.seed,
         complete=recorded.complete,
-        tested=is_tested(dossiers),
+        tested=tested,
+        instead="" if tested else _instead(dossiers),
         needs={case.id: case.needs for case in cases},
     )
 
@@ -80,11 +85,12 @@ def results_for(
     policy = Policy(setup.clients, _unsupported(recorded))
     judged = judge(dossiers, cases, policy, setup.known)
     results = {(each.id, each.api): each for each in judged}
+    refused = _refused(dossiers)
     out: list[Result] = []
     for case in cases:
         for api in case.api:
             result = results.get((case.id, api)) or _nothing(case, api)
-            out.append(replace(result, reason=_why(case, api, result, recorded)))
+            out.append(replace(result, reason=_why(case, api, result, recorded, refused)))
     died = finding_of_death(dossiers)
     return [_with_death(each, died) if each.id == NO_ANSWER else each for each in out]
 
@@ -123,8 +129,23 @@ def _nothing(case: Case, api: str) -> Result:
     )  # fmt: skip
 
 
-def _why(case: Case, api: str, result: Result, recorded: Recorded) -> str | None:
-    """Nothing was seen: because the scenario was not run, or because the network failed?"""
+def _refused(dossiers: Sequence[Dossier]) -> Mapping[tuple[str, str], str]:
+    """(API, role) → what came where every exchange in that role got no answer to judge."""
+    takes: dict[tuple[str, str], list[Capture]] = {}
+    for dossier in dossiers:
+        for role, capture in _exchanges((dossier,)):
+            takes.setdefault((dossier.api or "", role), []).append(capture)
+    return {
+        key: said(read(captures[0]))
+        for key, captures in takes.items()
+        if not any(_is_answer(capture, key[1]) for capture in captures)
+    }
+
+
+def _why(
+    case: Case, api: str, result: Result, recorded: Recorded, refused: Mapping[tuple[str, str], str]
+) -> str | None:
+    """Nothing was seen: because the scenario was not run, the network failed, or all said no?"""
     if result.verdict is not Verdict.INCONCLUSIVE or result.reason != "not-seen":
         return result.reason
     for job, why in recorded.plan.dropped:
@@ -135,6 +156,8 @@ def _why(case: Case, api: str, result: Result, recorded: Recorded) -> str | None
         abstain = dossier.picked.get("abstain")
         if (dossier.api, dossier.scenario) == (api, case.scenario) and isinstance(abstain, dict):
             return f"{abstain['reason']}: {abstain['detail']}"
+    if (api, case.on) in refused:
+        return f"not-seen: every {case.on} {refused[api, case.on]}"
     return result.reason
 
 
@@ -173,16 +196,23 @@ def judged(recorded: Recorded) -> str:
 
 def is_tested(dossiers: Sequence[Dossier]) -> bool:
     """Did at least half of those that we waited for get a 2xx, or an expected 4xx?"""
-    answers = list(_answered(dossiers))
+    answers = [_is_answer(capture, role) for role, capture in _exchanges(dossiers)]
     return sum(answers) * 2 >= len(answers) > 0
 
 
-def _answered(dossiers: Sequence[Dossier]) -> Iterator[bool]:
+def _instead(dossiers: Sequence[Dossier]) -> str:
+    """What most of the exchanges without an answer brought, e.g. `answered 503: overloaded`."""
+    others = (capture for role, capture in _exchanges(dossiers) if not _is_answer(capture, role))
+    most = Counter(said(read(capture)) for capture in others).most_common(1)
+    return most[0][0] if most else ""
+
+
+def _exchanges(dossiers: Sequence[Dossier]) -> Iterator[tuple[str, Capture]]:
     for dossier in dossiers:
         for role, captures in dossier.roles.items():
             if role not in NO_EXCHANGE_OF_THE_API:
                 waited = (each for each in captures if each.end.how is not How.LEFT)
-                yield from (_is_answer(capture, role) for capture in waited)
+                yield from ((role, capture) for capture in waited)
 
 
 def _is_answer(capture: Capture, role: str) -> bool:

@@ -61,7 +61,7 @@ class Encrypted:
                     await self._fill()
                 else:
                     return await self._flush()
-        except TlsCut as error:
+        except (TlsCut, ssl.SSLEOFError) as error:
             raise TlsFailed("the peer closed the connection during the handshake") from error
         except ssl.SSLError as error:
             await self._say_goodbye()

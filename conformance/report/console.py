@@ -25,7 +25,7 @@ def render(report: Report, context: story.Context, judged: str) -> str:
         lines += [*_result(result, report, context), ""]
     lines += [_table(report.results), ""]
     for head, ids in story.by_reason(report.results).items():
-        lines += _wrapped(f"{head}: ", " ".join(dict.fromkeys(ids)))
+        lines += _wrapped(f"{terminal(head)}: ", " ".join(dict.fromkeys(ids)))
     for line in story.baseline_lines(report):
         lines += _wrapped("", line)
     lines += ["", *(f"problem: {terminal(problem)}" for problem in report.problems)]

@@ -15,6 +15,8 @@ from conformance.findings import Finding, Level, Result, Verdict, fails
 SCHEMA = 1
 TOOL = "streamproof"
 
+_UNTESTED = "not tested: fewer than half of the exchanges got an answer to judge"
+
 # A must check is conclusive when the record decided it, whichever way.
 CONCLUSIVE = frozenset(
     {Verdict.PASS, Verdict.NON_STRICT, Verdict.FAIL, Verdict.INFO, Verdict.INCONSISTENT}
@@ -76,18 +78,21 @@ def make_report(
     seed: int | None = None,
     complete: bool = True,
     tested: bool = True,
+    instead: str = "",
     needs: Mapping[str, Sequence[str]] | None = None,
     sample: str | None = None,
 ) -> Report:
     """Order the results, and decide the exit code.
 
-    `tested` is False when fewer than half of the exchanges got an answer that can be judged.
+    `tested` is False when fewer than half of the exchanges got an answer that can be judged;
+    `instead` says what most of the others got.
     `needs` gives the capabilities of each id, for `Gating.required`.
     """
     ordered = tuple(sorted(map(_ordered, results), key=lambda each: (each.id, each.api or "")))
     missing = _missing_capabilities(ordered, gating, needs or {})
     held = _held(ordered, gating)
-    code, problems = _decide(ordered, gating, complete, tested, missing, held)
+    untested = None if tested else _UNTESTED + (f"; most others {instead}" if instead else "")
+    code, problems = _decide(ordered, gating, complete, untested, missing, held)
     return Report(
         ordered, target, profile, seed, complete, code, gating.strict, problems, sample,
         baseline=held,
@@ -127,14 +132,14 @@ def _decide(
     results: Sequence[Result],
     gating: Gating,
     complete: bool,
-    tested: bool,
+    untested: str | None,
     missing: Sequence[str],
     held: Judged | None,
 ) -> tuple[int, tuple[str, ...]]:
     if not complete:
         return 2, ("interrupted before the end",)
-    if not tested:
-        return 2, ("not tested: fewer than half of the exchanges got an answer to judge",)
+    if untested is not None:
+        return 2, (untested,)
     red = [each.problem for each in held.standings] if held else []
     problems = [*missing, *(words for words in red if words is not None)]
     share = conclusive_percent(results)

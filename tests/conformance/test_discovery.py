@@ -189,8 +189,8 @@ def test_quick_asks_about_no_parameter() -> None:
 @pytest.mark.parametrize(
     ("answer", "apis", "said"),
     [
-        (lambda got: refused(404, "nothing here"), (), "lists no model; name one with --model"),
-        (lambda got: refused(401, "no key"), (), "lists no model"),
+        (lambda got: refused(404, "gone"), (), "models answered 404: gone; name one with --model"),
+        (lambda got: refused(401, "no key"), (), "answered 401: no key; give a key with"),
         (refusing("model", status=404), (), "(models listed: first, second)"),
         (refusing("model", status=401), (), "give a key with --api-key-env or --header"),
         (refusing("prompt", status=404), (COMPLETIONS,), "POST /v1/completions answered 404"),
