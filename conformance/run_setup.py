@@ -237,7 +237,9 @@ def _default_profile(api: str) -> Profile | None:
 
 def _is_quick(case: Case) -> bool:
     """Can one stream and one plain answer decide this?"""
-    return case.on in ("stream", "plain", "answer") and not case.needs and not _asks_more(case)
+    return (
+        case.on in ("stream", "plain", "answer", "any") and not case.needs and not _asks_more(case)
+    )
 
 
 def _asks_more(case: Case) -> bool:

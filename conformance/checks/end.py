@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from conformance.capture import How
 from conformance.checks import Findings
+from conformance.checks.fin import limit_of
 from conformance.checks.place import at_chunk
 from conformance.chunks import Chunk, Kind
 from conformance.findings import Abstain, Finding
@@ -11,6 +12,7 @@ from conformance.lifecycle import Outcome
 from conformance.reading import Reading
 
 _UNSEEN = (Outcome.LEFT, Outcome.OVER_LONG, Outcome.UNREADABLE)
+_BYTES_A_TOKEN = 4096  # a chunk with log-probabilities of twenty alternatives stays below
 _FAILED = (Outcome.ERROR_BEFORE_TOKEN, Outcome.ERROR_AFTER_TOKEN)
 
 
@@ -71,12 +73,23 @@ def stream_truncated(reading: Reading) -> Findings:
 
 
 def stream_no_progress(reading: Reading) -> Findings:
-    """Nothing more came, and the connection stayed open, until our progress clock ran out."""
-    if reading.outcome is Outcome.STALLED:
+    """Nothing more came until our clock ran out, or far more than the request's limit allows."""
+    if reading.outcome is Outcome.OVER_LONG:
+        yield _endless(reading)
+    elif reading.outcome is Outcome.STALLED:
         end = reading.capture.end
         phase = reading.life.phase.value if reading.life else "nothing"
         said = f"the stream stopped ({phase}) and stayed open until the {end.detail} clock ran out"
         yield Finding("Z08", said, _end(reading))
+
+
+def _endless(reading: Reading) -> Finding | Abstain:
+    """Our bound ended the record. Bytes alone prove nothing where the request sets no limit."""
+    limit, size = limit_of(reading), len(reading.body)
+    if limit is None or size < _BYTES_A_TOKEN * limit * (reading.n or 1):
+        return Abstain("not-seen", "our bound was reached before the end")
+    said = f"no end after {size} bytes, where the request allows {limit} tokens"
+    return Finding("Z08", said, _end(reading))
 
 
 def stream_not_closed(reading: Reading) -> Findings:

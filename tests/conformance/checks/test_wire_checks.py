@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,12 @@ def result(check: str, *captures: Capture, scenario: str = "file", role: str = "
 GOOD = wire(head(200, "text/event-stream", TE) + chunked(CLEAN))
 PLAIN = wire(head(200, "application/json", "Content-Length: 2") + b"{}", stream=False)
 REFUSED = wire(head(400, "application/json", f"Content-Length: {len(ERROR)}") + ERROR.encode())
+ENDLESS = Capture(
+    sse(ROLE, *[TEXT] * 500, tail=""),
+    Layer.BODY,
+    end=End(How.BOUND, detail="body"),
+    given=Given(200, "text/event-stream", None, {"stream": True, "max_tokens": 4}),
+)
 IN_BAND = bare(sse(ROLE, TEXT, ERROR))
 
 
@@ -184,7 +191,7 @@ FAILS: dict[str, list[Capture]] = {
         bare(sse(*CHUNKS, tail=""), How.RESET),
         wire(head(200, "text/event-stream", TE) + chunked(sse(ROLE, tail=""))[:-5], how=How.RESET),
     ],
-    "stream.no-progress": [bare(sse(ROLE, TEXT, tail=""), How.CLOCK)],
+    "stream.no-progress": [bare(sse(ROLE, TEXT, tail=""), How.CLOCK), ENDLESS],
     "stream.not-closed": [
         bare(CLEAN, How.CLOCK),
         Capture(
@@ -326,6 +333,13 @@ def test_an_announced_close_is_no_fault() -> None:
 def test_a_second_answer_that_is_not_its_own_is_found(capture: Capture) -> None:
     found = result("http.keep-alive-own-answer", GOOD, capture, scenario="keep-alive")
     assert found.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("request_body", [{"stream": True}, {"stream": True, "max_tokens": 99}])
+def test_what_our_own_bound_cut_off_may_be_long_by_right(request_body: dict[str, Json]) -> None:
+    given = Given(200, "text/event-stream", None, request_body)
+    found = result("stream.no-progress", replace(ENDLESS, given=given))
+    assert found.verdict is Verdict.INCONCLUSIVE
 
 
 def test_every_wire_case_has_a_record_that_breaks_it() -> None:
