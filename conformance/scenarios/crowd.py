@@ -116,18 +116,22 @@ def _with_stops(asks: tuple[ask.Ask, ...], stops: tuple[str, ...]) -> list[ask.A
 
 
 def two_stops(text: str) -> tuple[str, ...]:
-    """Two strings that first stand at a third and at two thirds of the text; else none."""
-    first = _stop(text, len(text) // 3, len(text) // 2)
-    second = _stop(text, 2 * len(text) // 3, len(text) - 2 * STOP_LENGTH)
-    return () if first is None or second is None else (first, second)
+    """Two strings that first stand at a third and at two thirds of the text; else none.
+
+    Small models repeat themselves: then only the beginning has places.
+    """
+    third, end = len(text) // 3, len(text) - 2 * STOP_LENGTH
+    first = _stop(text, (*range(third, len(text) // 2), *range(STOP_LENGTH, third)))
+    if first is None:
+        return ()
+    behind = text.find(first) + 2 * STOP_LENGTH
+    second = _stop(text, (*range(max(2 * third, behind), end), *range(behind, 2 * third)))
+    return () if second is None else (first, second)
 
 
-def _stop(text: str, begin: int, end: int) -> str | None:
-    for at in range(max(begin, STOP_LENGTH), end):
-        stop = text[at : at + STOP_LENGTH]
-        if text.find(stop) == at:
-            return stop
-    return None
+def _stop(text: str, places: tuple[int, ...]) -> str | None:
+    stops = ((at, text[at : at + STOP_LENGTH]) for at in places if at >= STOP_LENGTH)
+    return next((stop for at, stop in stops if text.find(stop) == at), None)
 
 
 CROWD = Scenario(

@@ -72,6 +72,12 @@ def test_the_two_stop_strings_first_stand_where_they_were_chosen() -> None:
     assert len(text) // 3 <= text.find(first) < text.find(second) - STOP_LENGTH
 
 
+def test_a_text_that_repeats_itself_has_its_places_at_the_beginning() -> None:
+    text = "The model is a 3D model of a 3D object.\n" + "The model is a 3D object.\n" * 6
+    first, second = two_stops(text)
+    assert text.find(first) + 2 * STOP_LENGTH <= text.find(second) < 60
+
+
 @pytest.fixture(scope="module")
 def ran() -> Ran:
     return run_reference("--select", "isolation.*")
