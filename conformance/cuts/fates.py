@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 _LONGEST = 4096  # characters; a longer text is compared, not explained
+_TOKEN = 16  # characters; longer tokens are rare
 _TELLING = 4  # characters in which a text must go on as its control does
 
 
@@ -69,7 +70,7 @@ def _goes_on(after: str, rest: str) -> bool:
 def _missed(control: str, text: str, stops: Sequence[str]) -> Fate:
     if text == control:
         return Fate.EXACT
-    if control.startswith(text):
+    if control.startswith(text) and len(control) - len(text) <= _withheld(control, stops):
         return Fate.LOST
     if len(control) + len(text) > _LONGEST:
         return Fate.ELSEWHERE
@@ -78,6 +79,13 @@ def _missed(control: str, text: str, stops: Sequence[str]) -> Fate:
     if _is_edited(text, control, stops, doubled=True):
         return Fate.DOUBLED
     return Fate.DISORDERED if sorted(text) == sorted(control) else Fate.ELSEWHERE
+
+
+def _withheld(control: str, stops: Sequence[str]) -> int:
+    """The most characters of the end that can have been withheld: a stop string's beginning, and
+    what came in one token with its first character."""
+    heads = (size for s in stops for size in range(1, len(s)) if control.endswith(s[:size]))
+    return max(heads, default=-_TOKEN) + _TOKEN
 
 
 def _is_edited(whole: str, part: str, stops: Sequence[str], *, doubled: bool = False) -> bool:
