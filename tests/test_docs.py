@@ -94,6 +94,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "imports": imports,
     "sse": benchmark("sse"),
     "startup": benchmark("startup"),
+    "tap": benchmark("tap"),
 }
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from conformance import http1, storage
-from conformance.capture import How, Mask
+from conformance.capture import Capture, How
 from conformance.dialects import api_of
 from conformance.dossier import Dossier
 from conformance.errors import RecordError
@@ -28,6 +28,7 @@ from conformance.specs import Case
 from conformance.tap.taking import Taken
 
 ROLE = "stream"
+NICE = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Told:
 def judged(taken: Taken, job: Job) -> Told:
     """Mask, keep, read and judge one exchange."""
     capture = mask(taken.capture(), job.secrets)
-    path = _path(taken, capture.masks)
+    path = _path(capture)
     api = api_of(path)
     name = f"tap-{taken.number:06d}"
     dossier = Dossier("tap", {ROLE: (capture,)}, api=api, dialect=job.dialect, name=name)
@@ -81,7 +82,7 @@ def judged(taken: Taken, job: Job) -> Told:
     return Told(
         number=taken.number,
         method=taken.asked.method.decode("ascii", "replace") or "?",
-        path=path.partition("?")[0] or "?",
+        path=path or "?",
         status=reading.status,
         api=api if judges else None,
         events=sum(1 for event in reading.events if event.data),
@@ -96,14 +97,11 @@ def judged(taken: Taken, job: Job) -> Told:
     )
 
 
-def _path(taken: Taken, masks: tuple[Mask, ...]) -> str:
-    """The request-target with what was masked of it."""
-    target = bytearray(taken.asked.target)
-    at = len(taken.asked.method) + 1
-    for gap in masks:
-        if gap.where == "request" and at <= gap.start < at + len(target):
-            target[gap.start - at : gap.start - at + gap.length] = b"*" * gap.length
-    return target.decode("ascii", "replace")
+def _path(capture: Capture) -> str:
+    """The request-target, as far as it may be shown; empty where there is none."""
+    joined = b"".join(segment.data for segment in capture.request[:16]).lstrip(b"\r\n")
+    words = joined.partition(b"\n")[0].split()
+    return words[1].decode("ascii", "replace") if len(words) == 3 else ""
 
 
 def _is_noted(result: Result) -> bool:
@@ -148,6 +146,7 @@ def _begin(job: Job) -> None:
     global _job
     _job = job
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(NICE)  # the way comes first
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()

@@ -488,6 +488,7 @@ def test_the_key_of_a_request_is_neither_shown_nor_kept(tmp_path: Path) -> None:
             assert b"200 OK" in capture.received
             await tapped.settled(1)
             assert key not in repr(tapped.told)
+            assert tapped.told[0].path == f"/v1/chat/completions?key={'*' * len(key)}"
 
     virtually(main)
     (file,) = tmp_path.iterdir()

@@ -114,6 +114,10 @@ def told(**changes: Any) -> Told:
             "#7  POST /v1/completions  502 by the tap  not-connected (ECONNREFUSED)  not judged",
         ),
         (
+            {"path": "/" + "a" * 200},
+            f"#7  POST /{'a' * 118}…  200  3 events  complete  0.250 s  ok",
+        ),
+        (
             {"status": None, "events": 0, "outcome": "no-answer"},
             "#7  POST /v1/completions  no answer  no-answer  0.250 s  ok",
         ),
