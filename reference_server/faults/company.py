@@ -51,7 +51,7 @@ def _other(place: Place) -> str | None:
 def _crossed(place: Place, event: Event) -> Iterable[Event]:
     """In a crowd, now and then, a delta is made from a neighbour's text."""
     crowded = len(place.shared["there"]) >= CROWDED
-    if not isinstance(event, Delta) or not event.text or not crowded:
+    if not isinstance(event, Delta) or not event.text or not crowded or place.body.get("stop"):
         return (event,)
     turn = place.shared["turn"] = place.shared.get("turn", 0) + 1
     text = _other(place)
@@ -62,7 +62,8 @@ def _crossed(place: Place, event: Event) -> Iterable[Event]:
 
 def _swapped(place: Place, event: Event) -> Iterable[Event]:
     """The third delta and all that follow are a neighbour's."""
-    if not isinstance(event, Delta) or not event.text or len(place.shared["there"]) < 2:
+    alone = len(place.shared["there"]) < 2
+    if not isinstance(event, Delta) or not event.text or alone or place.body.get("stop"):
         return (event,)
     text = _other(place)
     return (replace(event, text=text) if text and place.n >= 3 else event,)
