@@ -35,7 +35,8 @@ def abort_before_headers(trial: Trial) -> Findings:
 def abort_neighbours(trial: Trial) -> Findings:
     """A05: who runs beside an answer that is hung up on gets its own, whole."""
     treated = _first(trial, "treated")
-    control, canary = _first(trial, "beside"), _first(trial, "canary")
+    control = _first(trial, "beside") or _first(trial, "pace")  # the one of the same request
+    canary = _first(trial, "canary")
     if treated is None or control is None or canary is None:
         yield Abstain("not-seen", "nobody ran beside it")
         return

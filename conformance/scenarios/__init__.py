@@ -25,9 +25,9 @@ SCENARIOS: Mapping[str, Scenario] = {
         KEEP_ALIVE,
         STOP_CUT,
         CROWD,
-        SLOW_READ,
         INVALID,
         ABORT,
+        SLOW_READ,
         STORM,
     )
 }

@@ -2,7 +2,7 @@
 
 The control says how long the answer would have gone on, and which witness sees the work: the
 server's metrics, else a neighbour's gaps. It is measured once for each API and remembered. Where
-the metrics tell, one neighbour is enough, that of the first; without them each abort needs one.
+there are metrics, one neighbour is enough, that of the first; without them each abort needs one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import trio
 
 from conformance import work
-from conformance.arrivals import Arrival, arrivals, rate
+from conformance.arrivals import arrivals, rate
 from conformance.capture import Capture, How, Json
 from conformance.checks.live import ENDED
 from conformance.dossier import CHAT, COMPLETIONS, Dossier
@@ -34,10 +34,10 @@ PARAMETERS: Mapping[str, Parameter] = {
 PACE, MOST = 32, 1024  # tokens of the measuring answer, and of a long one at most
 EVENTS = 5  # after which we hang up where the metrics tell
 ALONG = 1.0  # seconds of company before we hang up where only a neighbour tells
-LONG_ENOUGH = {True: 2.9, False: 4.2}  # seconds of the long answer, with metrics and without
-BESIDE = 0.7  # seconds of a neighbour's answer where the metrics tell
+LONG_ENOUGH = {True: 2.75, False: 4.2}  # seconds of the long answer, with metrics and without
 LONGEST_WATCH = 15.0
-HOLD = 0.4  # seconds for which the work has to stay away
+HOLD, HOLD_EARLY = 0.3, 1.0  # seconds for which the work has to stay away
+SETTLE = 1.5 * INTERVAL  # for two samples
 MEMORY = "abort"
 PADDING = " ".join(str(number % 10) for number in range(256))
 
@@ -63,10 +63,10 @@ def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[Ask, ...]:
 
 
 def controls(endpoint: Endpoint) -> tuple[Ask, ...]:
-    """What is measured once; a second time where the metrics turn out to tell nothing."""
+    """What is measured once; `beside` only where no metrics tell."""
     most, far, near = _most(endpoint), FAR[endpoint.api], NEAR[endpoint.api]
     both = _ask(endpoint, "control", far, most), _ask(endpoint, "beside", near, most)
-    return _ask(endpoint, "pace", far, PACE), *both, *both
+    return _ask(endpoint, "pace", far, PACE), *both
 
 
 def _most(endpoint: Endpoint) -> int:
@@ -80,9 +80,8 @@ def _ask(endpoint: Endpoint, role: str, prompt: str, limit: int) -> Ask:
 def limited(asked: Ask, endpoint: Endpoint, limit: float) -> Ask:
     """The same request with a lower limit."""
     assert not isinstance(asked.body, bytes)
-    most = asked.body[endpoint.limit]
-    assert isinstance(most, int)
-    return replace(asked, body={**asked.body, endpoint.limit: max(1, min(most, int(limit)))})
+    most = min(_limit(asked, endpoint), int(limit))
+    return replace(asked, body={**asked.body, endpoint.limit: max(1, most)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +155,16 @@ async def _measured(driver: Driver) -> dict[str, Json]:
 
 async def _measure(driver: Driver, asks: Mapping[str, Ask]) -> Yardstick:
     pace = await pace_of(driver, asks["pace"])
-    for metered in (True, False) if driver.meter is not None else (False,):
-        stick = await _control(driver, asks, pace, metered=metered)
-        if stick.alive or not metered:
-            return stick
-    raise AssertionError("one of the two was returned")
+    long = LONG_ENOUGH[driver.meter is not None]
+    control = limited(asks["control"], driver.endpoint, _tokens(pace, long))
+    if driver.meter is not None:
+        return await _by_meter(driver, control, pace)
+    return await _by_neighbour(driver, control, asks["beside"], pace)
+
+
+def _tokens(pace: float | None, seconds: float) -> float:
+    """How many make an answer of that length; as many as we may where that is not known."""
+    return MOST if pace is None else max(ask.LONG, pace * seconds)
 
 
 async def pace_of(driver: Driver, asked: Ask) -> float | None:
@@ -184,36 +188,41 @@ def _ended(driver: Driver, capture: Capture) -> Reading:
     return reading
 
 
-async def _control(
-    driver: Driver, asks: Mapping[str, Ask], pace: float | None, *, metered: bool
-) -> Yardstick:
-    endpoint = driver.endpoint
-    long = MOST if pace is None else max(ask.LONG, pace * LONG_ENOUGH[metered])
-    control = limited(asks["control"], endpoint, long)
-    beside = limited(asks["beside"], endpoint, _beside(pace, long, metered=metered))
-    driver.samples.clear()
+async def _by_meter(driver: Driver, control: Ask, pace: float | None) -> Yardstick:
     async with driver.watched():
-        await trio.sleep(3 * INTERVAL if metered else 0)
+        await trio.sleep(SETTLE)
         begun = driver.now()
-        await _both(driver, control, beside)
-        await trio.sleep(5 * INTERVAL if metered else 0)
-    first, other = (_ended(driver, driver.roles[role][-1]) for role in ("control", "beside"))
-    span = _span(first, arrivals(first))
-    assert not isinstance(control.body, bytes)
-    assert not isinstance(beside.body, bytes)
-    limit, near = (_whole(each[endpoint.limit]) for each in (control.body, beside.body))
-    sent = first.capture.sent_at or 0.0
-    answered = first.capture.reads[0].at or sent
-    stick = Yardstick(
-        pace, limit, answered - sent, span[1] - sent, beside=near, control=driver.dossier().name
-    )
+        await driver.send(control)
+        await trio.sleep(2 * SETTLE)
+    reading = _ended(driver, driver.roles["control"][-1])
+    stick = _stick(driver, reading, pace, PACE)
     base = work.baseline(driver.samples, begun)
-    if metered and base is not None and base.steady:
-        return replace(stick, alive=work.live(driver.samples, base, span))
-    if metered:
+    if base is None or not base.steady:
         return stick
-    felt = work.contrast(arrivals(other), span, (sent, other.capture.sent_at or 0.0))
-    return replace(stick, contrast=felt)
+    return replace(stick, alive=work.live(driver.samples, base, _span(reading)))
+
+
+async def _by_neighbour(driver: Driver, control: Ask, beside: Ask, pace: float | None) -> Yardstick:
+    near = limited(beside, driver.endpoint, 1.5 * _limit(control, driver.endpoint))
+    await _both(driver, control, near)
+    first, other = (_ended(driver, driver.roles[role][-1]) for role in ("control", "beside"))
+    sent = first.capture.sent_at or 0.0, other.capture.sent_at or 0.0
+    stick = _stick(driver, first, pace, _limit(near, driver.endpoint))
+    return replace(stick, contrast=work.contrast(arrivals(other), _span(first), sent))
+
+
+def _stick(driver: Driver, control: Reading, pace: float | None, beside: int) -> Yardstick:
+    sent = control.capture.sent_at or 0.0
+    limit = control.asked(driver.endpoint.limit)
+    answered = control.capture.reads[0].at or sent
+    name = driver.dossier().name
+    natural = _span(control)[1] - sent
+    return Yardstick(pace, _whole(limit), answered - sent, natural, beside=beside, control=name)
+
+
+def _limit(asked: Ask, endpoint: Endpoint) -> int:
+    assert not isinstance(asked.body, bytes)
+    return _whole(asked.body[endpoint.limit])
 
 
 async def _both(driver: Driver, control: Ask, beside: Ask) -> None:
@@ -229,15 +238,9 @@ async def _both(driver: Driver, control: Ask, beside: Ask) -> None:
         await driver.send(beside)
 
 
-def _beside(pace: float | None, long: float, *, metered: bool) -> float:
-    """The neighbour's limit: short where the metrics tell, else so long that it is left alone."""
-    if not metered:
-        return 1.5 * long
-    return ask.LONG if pace is None else min(float(ask.LONG), pace * BESIDE)
-
-
-def _span(reading: Reading, found: tuple[Arrival, ...]) -> tuple[float, float]:
-    end = reading.capture.end.at or 0.0
+def _span(reading: Reading) -> tuple[float, float]:
+    """First text and end."""
+    found, end = arrivals(reading), reading.capture.end.at or 0.0
     return (found[0].at if found else end), end
 
 
@@ -248,10 +251,12 @@ async def _treat(
     driver: Driver, asks: Mapping[str, Ask], known: Mapping[str, Json], *, beside: bool
 ) -> None:
     treated = limited(asks["treated"], driver.endpoint, _whole(known["limit"]))
-    canary = limited(asks["canary"], driver.endpoint, _whole(known["beside"]))
     metered = bool(known["alive"])
+    canary = limited(asks["canary"], driver.endpoint, _whole(known["beside"]))
+    if driver.meter is not None:  # the pace's own request: its text is the control
+        canary = replace(controls(driver.endpoint)[0], role="canary")
     async with driver.watched():
-        await trio.sleep(3 * INTERVAL if metered else 0)
+        await trio.sleep(SETTLE if metered else 0)
         begun = driver.now()
         async with trio.open_nursery() as nursery:
             if known["serial"]:
@@ -267,6 +272,11 @@ async def _treat(
                 await _refresh(driver, asks["probe"], known)
 
 
+def _number(value: Json) -> float:
+    assert isinstance(value, float | int)
+    return value
+
+
 def _whole(value: Json) -> int:
     assert isinstance(value, int)
     return value
@@ -277,8 +287,7 @@ async def _hang_up(driver: Driver, treated: Ask, leave: Leave) -> None:
 
 
 def _leave(driver: Driver, known: Mapping[str, Json]) -> Leave:
-    how, first = str(driver.parameters["how"]), known["first"]
-    assert isinstance(first, float | int)
+    how, first = str(driver.parameters["how"]), _number(known["first"])
     if driver.parameters["when"] == BEFORE:
         return Leave(how, seconds=first / 2)
     if known["alive"] or known["serial"]:
@@ -293,7 +302,9 @@ async def _watch(driver: Driver, known: Mapping[str, Json], begun: float) -> Non
     if treated.end.how is not How.LEFT or left is None or not isinstance(natural, float):
         return
     until = left + min(1.5 * natural + work.PATIENCE, LONGEST_WATCH)
-    hold = work.PATIENCE if driver.parameters["when"] == BEFORE else HOLD
+    hold = HOLD
+    if driver.parameters["when"] == BEFORE:  # it may not have begun, and could still
+        hold = min(work.PATIENCE, HOLD_EARLY + 2 * _number(known["first"]))
     while driver.now() < until:
         await trio.sleep(INTERVAL)
         stop = work.stopped_at(_seen(driver, known, begun, left))

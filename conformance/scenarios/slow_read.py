@@ -17,8 +17,8 @@ from conformance.script import Slow
 from conformance.target import Endpoint
 
 MOST = 1024  # tokens
-PAUSE = 2.0  # seconds without reading
-LONG_ENOUGH = 2.7  # seconds that the answers should take
+PAUSE = 1.5  # seconds without reading
+LONG_ENOUGH = 2.0  # seconds that the answers should take
 EVENTS = 10  # of the slow one before it stops reading
 BUFFER = 4096  # bytes
 
@@ -57,6 +57,6 @@ SLOW_READ = Scenario(
     requests,
     drive,
     once=measured,
-    phase=Phase.CROWD,
+    phase=Phase.ABORTS,
     alone=True,
 )

@@ -10,6 +10,7 @@ from conformance import work
 from conformance.capture import Json
 from conformance.dossier import Dossier
 from conformance.scenarios import asks as ask
+from conformance.scenarios.abort import SETTLE
 from conformance.scenarios.asks import Ask
 from conformance.scenarios.driver import Driver
 from conformance.scenarios.meter import INTERVAL
@@ -37,7 +38,7 @@ async def drive(driver: Driver, asks: tuple[Ask, ...]) -> Dossier:
     if driver.detached:
         detail = "the target file says that a generation goes on without its client"
         return driver.dossier(abstain={"reason": "resume", "detail": detail})
-    pause = 3 * INTERVAL if driver.meter is not None else 0.0
+    pause = SETTLE if driver.meter is not None else 0.0
     async with driver.watched():
         await trio.sleep(pause)
         await driver.send(before)
@@ -46,7 +47,7 @@ async def drive(driver: Driver, asks: tuple[Ask, ...]) -> Dossier:
                 nursery.start_soon(_hang_up, driver, each, number)
         await _settle(driver)
         await driver.send(after)
-        await trio.sleep(2 * pause)
+        await trio.sleep(3 * pause)
     return driver.dossier()
 
 

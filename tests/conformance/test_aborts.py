@@ -204,7 +204,7 @@ def test_the_controls_are_measured_once_for_all_the_aborts_of_an_api(clean: Reco
     assert ["control" in each.roles for each in found] == [True, False, False]
     assert {each.picked["control"] for each in found} == {found[0].name}
     sent = sum(len(takes) for each in found for takes in each.roles.values())
-    assert sent == 7  # a pace, two controls, three that are left, one neighbour
+    assert sent == 6  # a pace, a control, three that are left, one neighbour
 
 
 def test_our_hang_ups_stand_in_the_record_with_their_times(clean: Recorded) -> None:

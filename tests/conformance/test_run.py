@@ -145,7 +145,7 @@ def test_the_recorded_requests_are_those_that_the_server_read(default: Ran) -> N
     assert sent == sorted(request.body for request in default.got)
 
 
-def test_each_api_costs_at_most_60_generations_40_refusals_and_25_seconds() -> None:
+def test_each_api_costs_at_most_63_generations_40_refusals_and_25_seconds() -> None:
     for api in ("chat", "completions"):
         ran = run_reference("--api", api)
         refusals = [
@@ -166,7 +166,7 @@ def test_each_api_costs_at_most_60_generations_40_refusals_and_25_seconds() -> N
         ]
         probes = 6  # of discovery, four tokens each
         # What we hang up on generates no answer: that is what is tested.
-        assert len(posts) - len(refusals) - len(left) - probes <= 60
+        assert len(posts) - len(refusals) - len(left) - probes <= 63
         assert ran.took <= 25
 
 

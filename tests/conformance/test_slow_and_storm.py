@@ -85,7 +85,7 @@ def test_a_storm_is_half_closes_half_resets_at_several_moments() -> None:
     assert sorted(map(str, left)) == ["fin"] * 4 + ["rst"] * 4
     sizes = {len(capture.received) for capture in dossier.roles["hung-up"]}
     assert 0 in sizes
-    assert len(sizes) >= 4
+    assert len(sizes) >= 3
 
 
 def test_storms_are_for_those_who_allow_them_and_come_last() -> None:
