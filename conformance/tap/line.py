@@ -44,12 +44,7 @@ async def serve(tap: Tap, stream: trio.SocketStream) -> None:
     """One client's connection, to its end."""
     client = Plain(socket.socket(fileno=stream.socket.detach()))
     try:
-        try:
-            first, _ = await client.receive()
-        except OSError:
-            return
-        if first:
-            await _Line(tap, client).run(first)
+        await _Line(tap, client).run()
     finally:
         client.close()
 
@@ -68,27 +63,28 @@ class _Line:
         self._client_done = trio.Event()
         self._reset: list[str] = []  # sides to be reset once nobody waits on their socket
 
-    async def run(self, first: bytes) -> None:
+    async def run(self) -> None:
+        """The upstream is dialled at once, as without a tap the client would have dialled it."""
         try:
             with trio.fail_after(CONNECT):
                 self._upstream = await connect(self._tap.door)
         except (NotConnected, TlsFailed) as error:
-            return await self._refuse(first, type(error), str(error))
+            return await self._refuse(type(error), str(error))
         except trio.TooSlowError:
-            return await self._refuse(first, NotConnected, "ETIMEDOUT")
+            return await self._refuse(NotConnected, "ETIMEDOUT")
         self._connected_at = self._tap.now()
         try:
-            await self._relay(self._upstream, first)
+            await self._relay(self._upstream)
         finally:
             self._finish(End(How.LEFT, self._tap.now(), "tap", "fin"))  # nothing where all ended
             for side in self._reset:
                 (self._client if side == "client" else self._upstream).leave("rst")
             self._upstream.close()
 
-    async def _relay(self, upstream: Wire, first: bytes) -> None:
+    async def _relay(self, upstream: Wire) -> None:
         async with trio.open_nursery() as nursery:
             scope = nursery.cancel_scope
-            nursery.start_soon(self._up, upstream, first, scope)
+            nursery.start_soon(self._up, upstream, scope)
             if await self._down(upstream):
                 with trio.move_on_after(HALF_OPEN):
                     await self._client_done.wait()
@@ -96,12 +92,11 @@ class _Line:
 
     # -- from the client to the upstream -----------------------------------------------------------
 
-    async def _up(self, upstream: Wire, data: bytes, scope: trio.CancelScope) -> None:
+    async def _up(self, upstream: Wire, scope: trio.CancelScope) -> None:
         try:
-            while data:
+            while data := (await self._client.receive())[0]:
                 if not await self._pass_on(upstream, self._requests.feed(data)):
                     break
-                data, _ = await self._client.receive()
             else:
                 self._left = "fin"
                 await self._pass_on(upstream, self._requests.close())
@@ -209,18 +204,20 @@ class _Line:
 
     # -- no upstream -------------------------------------------------------------------------------
 
-    async def _refuse(self, data: bytes, kind: type[NotConnected | TlsFailed], reason: str) -> None:
+    async def _refuse(self, kind: type[NotConnected | TlsFailed], reason: str) -> None:
         """502 in the API's envelope, once the request is in, so that the client gets to read it."""
         how = How.TLS_FAILED if kind is TlsFailed else How.NOT_CONNECTED
-        ended = False
+        patience = float("inf")
         try:
-            while data and not ended:
-                ended = self._note(self._requests.feed(data))
-                if not ended:
-                    data = b""
-                    with trio.move_on_after(REST):
-                        data, _ = await self._client.receive()
-            await self._client.send(bad_gateway(reason))
+            while True:
+                data = b""
+                with trio.move_on_after(patience):
+                    data, _ = await self._client.receive()
+                if not data or self._note(self._requests.feed(data)):
+                    break
+                patience = REST
+            if self._queue:
+                await self._client.send(bad_gateway(reason))
             self._client.leave("fin")
         except OSError:
             self._left = "rst"

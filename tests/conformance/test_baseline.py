@@ -16,10 +16,16 @@ from conformance.baseline_command import baseline_of
 from conformance.cli import main
 from conformance.errors import SpecError
 from conformance.findings import Finding, Level, Result, Verdict
+from conformance.options import OneLineParser
 from conformance.report import console, json_report, junit, markdown, story
 from conformance.report.model import Gating, Report, make_report
+from conformance.run_options import configure
+from conformance.run_report import command_line, report_from
+from conformance.run_setup import setup_from_args
 from conformance.schema import load_schema
 from conformance.specs import specs_dir
+from reference_server.faults.table import find
+from tests import fault_matrix
 
 TODAY = date(2026, 5, 1)
 CHECKS = ("sse.bom", "done.missing", "fin.missing")
@@ -271,3 +277,24 @@ def test_samples_refuse_a_baseline(folder: Path, capsys: pytest.CaptureFixture[s
     Path("known.yaml").write_text("baseline: 1\n")
     assert main(["judge", str(samples), "--baseline", "known.yaml"]) == 2
     assert "samples have a report each" in capsys.readouterr().err
+
+
+def test_a_run_takes_a_baseline_and_says_so_in_the_command_that_runs_it_again(
+    folder: Path,
+) -> None:
+    Path("known.yaml").write_text(
+        "baseline: 1\nexpected:\n- {check: done.missing, api: chat, reason: known}\n"
+    )
+    words = ["--quick", "--api", "chat", "--select", "done.*"]
+    excused = ran(*words, "--baseline", "known.yaml")
+    assert (ran(*words).exit, excused.exit) == (1, 0)
+    assert [each.id for each in excused.results if excused.excuses(each)] == ["done.missing"]
+
+
+def ran(*words: str) -> Report:
+    parser = OneLineParser()
+    configure(parser)
+    args = parser.parse_args(["http://127.0.0.1:1", *words])
+    recorded = fault_matrix.run([find("done.missing")], *words)
+    assert ("--baseline" in command_line(args)) == ("--baseline" in words)
+    return report_from(setup_from_args(args, {}), recorded)

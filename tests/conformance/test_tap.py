@@ -275,6 +275,25 @@ def test_fin_arrives_as_fin_and_rst_as_rst_at_the_upstream(how: str) -> None:
     virtually(main)
 
 
+def test_a_client_that_says_nothing_is_seen_by_the_upstream_and_is_no_exchange() -> None:
+    seen: list[str] = []
+
+    async def upstream(stream: trio.SocketStream) -> None:
+        seen.append("connected")
+        seen.append("left" if not await stream.receive_some() else "spoke")
+
+    async def main() -> None:
+        async with tap_before(upstream) as tapped:
+            client = await tapped.dial()
+            await trio.sleep(1)
+            assert seen == ["connected"]
+            await client.aclose()
+            await trio.sleep(1)
+        assert (seen, tapped.taken) == (["connected", "left"], [])
+
+    virtually(main)
+
+
 def test_a_client_that_half_closes_still_gets_its_answer() -> None:
     async def upstream(stream: trio.SocketStream) -> None:
         request = b"".join([bytes(part) async for part in stream])
@@ -374,6 +393,28 @@ def test_an_upstream_that_is_down_is_answered_with_502_in_the_envelope() -> None
             assert (one.outcome, one.unreached) == ("not-connected (ECONNREFUSED)", True)
             assert (one.status, one.api, one.failed) == (None, None, ())
             assert tapped.taken[0].received == b""
+
+    virtually(main)
+
+
+def test_before_a_502_a_request_is_read_to_its_end_or_until_it_pauses() -> None:
+    async def main() -> None:
+        with trio.socket.socket() as nobody:
+            await nobody.bind(("127.0.0.1", 0))
+            port = nobody.getsockname()[1]
+        async with tap_to(port) as tapped:
+            silent, slow, waiting = [await tapped.dial() for _ in range(3)]
+            await slow.send_all(asking()[:-5])
+            await trio.sleep(0.3)
+            await slow.send_all(asking()[-5:])
+            assert (await slow.receive_some()).startswith(b"HTTP/1.1 502 ")
+            await waiting.send_all(b"POST / HTTP/1.1\r\nExpect: 100-continue\r\n")
+            await waiting.send_all(b"Content-Length: 9\r\n\r\n")
+            assert (await waiting.receive_some()).startswith(b"HTTP/1.1 502 ")
+            await silent.aclose()
+            await tapped.settled(2)
+            assert b"".join(data for data, _ in tapped.taken[0].request).endswith(asking()[-9:])
+            assert [each.unreached for each in tapped.told] == [True, True]
 
     virtually(main)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from conformance.tap.request import MOST_HEAD, Asked, Piece, Reader
-from tests.feeds import every_split
+from tests.feeds import cut_at, every_split
 
 HOST = b"upstream.example:8000"
 PLAIN = (
@@ -126,3 +128,27 @@ def test_a_closed_client_leaves_nothing_behind() -> None:
     assert b"".join(piece.data for piece in read(b"GET / HTTP/1.1\r\nHos")) == (
         b"GET / HTTP/1.1\r\nHos"
     )
+
+
+SAME = b"h"
+PARTS = st.sampled_from(
+    [
+        b"GET / HTTP/1.1\r\n", b"POST /a HTTP/1.0\n", b"Host: h\r\n", b"host:h\n", b"\r\n", b"\n",
+        b"Content-Length: 5\r\n", b"Content-Length: x\r\n", b"Transfer-Encoding: chunked\r\n",
+        b"5\r\nhello\r\n", b"0\r\n\r\n", b" folded\r\n", b"\x81\x05", b"CONNECT a:1 HTTP/1.1\r\n",
+        b"Transfer-Encoding: gzip\r\n", b"Upgrade: websocket\r\n", b"HTTP/1.1 200 OK\r\n", b"\0",
+    ]
+)  # fmt: skip
+
+
+@given(st.lists(PARTS | st.binary(max_size=8), max_size=20), st.lists(st.integers(0, 200)))
+def test_whatever_comes_is_passed_on_in_any_pieces(parts: list[bytes], places: list[int]) -> None:
+    data = b"".join(parts)
+    reader = Reader(SAME)
+    pieces = [piece for each in cut_at(data, places) for piece in reader.feed(each)]
+    pieces += reader.close()
+    assert b"".join(piece.data for piece in pieces) == data
+    begun = 0
+    for piece in pieces:
+        begun += piece.begins is not None
+        assert not piece.ends or begun
