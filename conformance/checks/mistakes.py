@@ -211,6 +211,8 @@ def err_recovers(trial: Trial) -> Findings:
     seen = False
     for role in CONTROLS:
         for take, reading in enumerate(trial.readings.get(role, ())):
+            if _hung_up(reading):
+                continue
             seen = True
             why = _unanswered(reading)
             if why is None:
@@ -224,6 +226,17 @@ def err_recovers(trial: Trial) -> Findings:
                 yield Finding("X12", said, 0, role=role, take=take)
     if not seen:
         yield Abstain("not-seen")
+
+
+def _hung_up(reading: Reading) -> bool:
+    """Was a kept connection closed instead of used again?
+
+    RFC 9112 section 9.5: "A client, server, or proxy MAY close the transport connection at any
+    time." That is no answer to the request; the scenario sends it again on a new connection.
+    """
+    capture = reading.capture
+    ended = capture.end.how in (How.CLOSED, How.RESET)
+    return ended and bool(capture.ordinal) and not capture.received
 
 
 def _unanswered(reading: Reading) -> str | None:

@@ -130,7 +130,10 @@ async def drive(driver: Driver, asks: tuple[ask.Ask, ...]) -> Dossier:
                 await driver.send(each)
             await driver.send(beside[-1], connection=connection)
         reused = connection.usable
-        await driver.send(recovery, connection=connection if reused else None)
+        last = await driver.send(recovery, connection=connection if reused else None)
+    if reused and not last.received:
+        # A kept connection may close at any time (RFC 9112 section 9.5); a new one tells.
+        await driver.send(recovery)
     return driver.dossier(
         mistakes=list[Json](sent),
         models=list[Json](endpoint.listed),

@@ -24,12 +24,16 @@ class Got:
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """One answer; `body` bytes are sent as they are. `drop`: reset the connection instead."""
+    """One answer; `body` bytes are sent as they are.
+
+    `drop`: reset the connection instead. `hang_up`: close it behind the answer, unannounced.
+    """
 
     status: int = 200
     body: Json | bytes = None
     content_type: str = "application/json"
     drop: bool = False
+    hang_up: bool = False
 
     @property
     def raw(self) -> bytes:
@@ -63,6 +67,8 @@ class MiniServer:
                 if say.drop:
                     return
                 await self._write(connection, stream, say)
+                if say.hang_up:
+                    return
                 connection.start_next_cycle()
         except (trio.BrokenResourceError, h11.ProtocolError):
             pass  # the client left

@@ -320,6 +320,39 @@ def plain_only(got: Got) -> Say:
     return Say(200, {**base, "choices": [choice]})
 
 
+def refusing(*, hang_up: bool, then_dead: bool) -> Callable[[Got], Say]:
+    """A 500 for a `tools` that is a text; `then_dead`: no answer after the last of these."""
+    dead = [False]
+
+    def answer(got: Got) -> Say:
+        body = got.body or {}
+        if body.get("tools") == "get_weather":
+            dead[0] |= then_dead and not body.get("stream")
+            return Say(500, {"error": "no"}, hang_up=hang_up)
+        return Say(drop=True) if dead[0] else plain_only(got)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("hang_up", "then_dead", "takes", "verdict"),
+    [
+        (False, False, 1, Verdict.PASS),
+        (True, False, 2, Verdict.PASS),
+        (True, True, 2, Verdict.FAIL),
+    ],
+)
+def test_a_connection_closed_behind_a_refusal_is_not_taken_for_a_dead_server(
+    hang_up: bool, then_dead: bool, takes: int, verdict: Verdict
+) -> None:
+    answer = refusing(hang_up=hang_up, then_dead=then_dead)
+    recorded, report, _ = run_mini(answer, "--api", "chat", "--select", "err.recovers")
+    (dossier,) = (each for each in recorded.dossiers if each.scenario == "invalid")
+    assert len(dossier.roles["recovery"]) == takes
+    (result,) = report.results
+    assert result.verdict is verdict
+
+
 def failing_on(stream: bool, times: int) -> Callable[[Got], Say]:
     """Drops the connection of the first few requests of that form, discovery apart."""
     left = [times]

@@ -44,6 +44,7 @@ def refused(status: int = 400, body: str = ERROR, **request: Any) -> Capture:
 SILENCE = Capture(
     b"", request=(), end=End(How.RESET), given=Given(path="/v1" + PATHS[CHAT], request={})
 )
+HUNG_UP = replace(SILENCE, ordinal=1, end=End(How.CLOSED))
 BAD_STREAM = streamed(CHUNKS)
 BAD_PLAIN = plain(plain_chat())
 Changes = Mapping[tuple[str, str], Capture]
@@ -129,6 +130,12 @@ ROWS: list[tuple[str, Dossier, dict[str, Level]]] = [
      {"err.context": MAY, "err.same-status": SHOULD}),
     ("a control is a 500", invalid(controls=(BAD_STREAM, refused(500))), {"err.recovers": MUST}),
     ("a control gets no answer", invalid(controls=(SILENCE,)), {"err.recovers": MUST}),
+    ("a kept connection gives no answer, a new one neither",
+     invalid(controls=(HUNG_UP, SILENCE)), {"err.recovers": MUST}),
+    ("a kept connection was closed, and a new one is answered",
+     invalid(controls=(HUNG_UP, BAD_STREAM)), {}),
+    ("a kept connection stands still",
+     invalid(controls=(replace(HUNG_UP, end=End(How.CLOCK)),)), {"err.recovers": MUST}),
     ("a control stands still",
      invalid(controls=(streamed(CHUNKS[:2], done=False, how=How.CLOCK),)),
      {"err.recovers": MUST}),
