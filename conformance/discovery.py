@@ -34,6 +34,11 @@ ABSENT = (404, 405, 410, 501)
 UNAUTHORIZED = (401, 403)
 GIVE_A_KEY = "; give a key with --api-key-env or --header"
 
+UNREACHABLE = {
+    "EAI_NONAME": "the name does not resolve (EAI_NONAME)",
+    "ENOENT": "there is no such socket file (ENOENT)",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Probe:
@@ -154,9 +159,12 @@ class Discovery:
     def _reachable(self, capture: Capture) -> None:
         end, url = capture.end, self.target.url
         if end.how is How.NOT_CONNECTED:
-            raise TargetError(f"cannot reach {url}: {end.detail}")
+            told = UNREACHABLE.get(end.detail or "", end.detail)
+            raise TargetError(f"cannot reach {url}: {told}")
         if end.how is How.TLS_FAILED:
-            raise TargetError(f"cannot reach {url}: TLS: {end.detail} (--cacert, --insecure)")
+            plain = end.detail == "wrong version number"  # OpenSSL's word for what is no TLS
+            remedy = "is it http://?" if plain else "--cacert, --insecure"
+            raise TargetError(f"cannot reach {url}: TLS: {end.detail} ({remedy})")
         if end.how is How.CLOCK and end.detail == "connect":
             raise TargetError(f"cannot reach {url}: no connection after {end.at:.3g} s")
 

@@ -104,7 +104,8 @@ def _items(name: str, hints: Hints) -> Iterator[Item]:
         with path.open("rb") as file:
             yield from items_of_stream(file, name, hints)
     except OSError as error:
-        raise RecordError(f"{name}: {error.strerror or error}") from None
+        live = " (an endpoint is checked by `conformance run`)" if "://" in name else ""
+        raise RecordError(f"{name}: {error.strerror or error}{live}") from None
 
 
 def _of_folder(folder: Path) -> Iterator[Item]:

@@ -65,6 +65,8 @@ def read_file(path: Path) -> Node:
     """The one document of the file. Raises SpecError, also where the file cannot be read."""
     name = str(path)
     try:
+        if not path.exists():
+            raise SpecError(name, 1, "file", "expected an existing file, there is none")
         if not path.is_file():  # a FIFO or a device would block or never end
             raise SpecError(name, 1, "file", "expected a regular file")
         with path.open("rb") as file:

@@ -30,6 +30,7 @@ CAPABILITIES = (
 # RFC 9110 section 5.6.2 "token", and section 5.5: a value holds no CR, LF or NUL.
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _BAD_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_BARE_HOST = re.compile(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[^ ]*)?")
 _UNIX = re.compile(r"(?:(?P<scheme>https?)://)?unix:(?P<file>[^:?#]+)(?::(?P<path>/[^?#]*))?")
 
 
@@ -71,7 +72,7 @@ class Url:
 
     def __str__(self) -> str:
         if self.unix is not None:
-            return f"{self.scheme}://unix:{self.unix}:{self.path}"
+            return f"{self.scheme}://unix:{self.unix}{':' if self.path else ''}{self.path}"
         return f"{self.scheme}://{self.authority}{self.path}"
 
 
@@ -143,7 +144,9 @@ def parse_url(text: str) -> Url:
     except ValueError as error:
         raise UsageError(f"not a URL: {text}: {error}") from None
     if parts.scheme not in DEFAULT_PORTS or not name:
-        raise UsageError(f"not a URL: {text}: expected http://HOST…, https://HOST… or unix:PATH")
+        likely = f" (did you mean http://{text}?)" if _BARE_HOST.fullmatch(text) else ""
+        expected = "expected http://HOST…, https://HOST… or unix:PATH"
+        raise UsageError(f"not a URL: {text}: {expected}{likely}")
     return _url(text, parts, name, port)
 
 

@@ -73,7 +73,8 @@ async def _dial(door: Door, buffer: int | None) -> Plain:
         else:
             stream = await trio.open_tcp_stream(*_address(door))
     except OSError as error:
-        raise NotConnected(reason_of(error)) from error
+        proxy = f"the proxy {door.proxy[0]}:{door.proxy[1]}: " if door.proxy else ""
+        raise NotConnected(proxy + reason_of(error)) from error
     except UnicodeError as error:  # the resolver's IDNA step: empty label, label too long
         raise NotConnected("EAI_NONAME") from error
     return Plain(socket.socket(fileno=stream.socket.detach()))

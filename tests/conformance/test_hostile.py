@@ -19,6 +19,7 @@ import pytest
 import trio
 import trustme
 
+from conformance import cli
 from conformance.errors import TargetError
 from conformance.findings import Verdict
 from conformance.report import console, json_report, junit, markdown, story
@@ -360,7 +361,7 @@ def test_what_is_wrong_with_tls_is_one_line(
 @pytest.mark.parametrize(
     ("handler", "words"),
     [
-        (says(framed(b"plain text")), "TLS: "),
+        (says(framed(b"plain text")), "TLS: wrong version number (is it http://?)"),
         (holds(), "no connection after 10 s"),
         (says(), "closed the connection during the handshake"),
         (endless(b"\x16\x03\x03\x40\x00", b"\x02" * 9000), "TLS: "),
@@ -399,6 +400,36 @@ def tls_refusal(
 
     virtually(main)
     return lines[0]
+
+
+# -- mistakes of the caller ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("127.0.0.1:1",), "did you mean http://127.0.0.1:1?"),
+        (("localhost/v1",), "did you mean http://localhost/v1?"),
+        (("htp://h",), "expected http://HOST…, https://HOST… or unix:PATH"),
+        (("http://name.invalid/v1",), "the name does not resolve (EAI_NONAME)"),
+        (("unix:/nowhere",), "http://unix:/nowhere: there is no such socket file"),
+        (("http://h.invalid", "--proxy", "http://127.0.0.1:1"), "the proxy 127.0.0.1:1: ECONNREF"),
+        (("--target", "/nowhere.yaml"), "/nowhere.yaml:1: file: expected an existing file"),
+        (("--target", "/dev/null"), "expected a regular file"),
+    ],
+)
+def test_a_mistake_is_answered_by_one_line_that_names_it(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["run", *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_a_url_given_to_judge_is_sent_to_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["judge", "http://127.0.0.1:1/v1"]) == 2
+    assert "(an endpoint is checked by `conformance run`)" in capsys.readouterr().err
 
 
 # -- memory, in real time --------------------------------------------------------------------------
