@@ -131,6 +131,10 @@ class Connection:
             return None
         self._idle = None
         self._headless = head.method == b"HEAD"
+        # RFC 9112, section 6.1, on Content-Length beside Transfer-Encoding: "the server MUST close
+        # the connection after responding to such a request to avoid the potential attacks."
+        names = {name for name, _ in head.headers}
+        self._last = self._last or {b"content-length", b"transfer-encoding"} <= names
         body = bytearray()
         while isinstance(event := await self._event(), h11.Data):
             body += event.data

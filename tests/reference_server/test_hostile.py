@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 import trio
 
-from tests.reference_server.client import CHAT, COMPLETIONS, chat, completion, run, serving, until
+from tests.reference_server.client import (
+    CHAT,
+    COMPLETIONS,
+    Client,
+    chat,
+    completion,
+    run,
+    serving,
+    until,
+)
 from tests.reference_server.test_answers import tool
 
 ODD: tuple[Any, ...] = (
@@ -88,3 +97,69 @@ def test_noise_and_cut_requests_leave_nothing_behind(seed: int) -> None:
             assert len(running.server._connections) == 0, f"seed {seed}"
 
     run(main)
+
+
+def test_after_two_framings_in_one_request_the_connection_is_closed() -> None:
+    smuggled = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"
+    head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(smuggled) + 5}\r\n".encode()
+    raw = head + b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n" + smuggled
+
+    async def main() -> None:
+        async with serving() as running:
+            client = running.connect()
+            await client.stream.send_all(raw)
+            said = await everything(client)
+            assert said.count(b"HTTP/1.1 ") == 1
+            assert b"connection: close\r\n" in said
+
+    run(main)
+
+
+def test_five_hundred_requests_at_once_are_answered_in_turn() -> None:
+    async def main() -> None:
+        async with serving() as running:
+            client = running.connect()
+            one = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"
+            last = one.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.stream.send_all, one * 499 + last)
+                said = await everything(client)
+            assert said.count(b"HTTP/1.1 200 ") == 500
+
+    run(main)
+
+
+@pytest.mark.parametrize("part", [b"POST ", b"POST / HTTP/1.1\r\nX-", b"\r\n"])
+def test_hundreds_of_slow_heads_keep_nobody_out_and_end_by_the_clock(part: bytes) -> None:
+    async def main() -> None:
+        async with serving() as running:
+            slow = [running.connect() for _ in range(300)]
+            for client in slow:
+                await client.stream.send_all(part)
+            reply = await running.post(CHAT, chat("Say only: hi"))
+            assert reply.status == 200
+            await trio.sleep(200)
+            assert not running.server._connections
+
+    run(main)
+
+
+def test_half_closing_before_the_answer_counts_as_leaving_and_frees_the_seat() -> None:
+    async def main() -> None:
+        async with serving() as running:
+            client = running.connect()
+            await client.send(CHAT, chat("Count from 1 to 99", stream=True))
+            await client.stream.send_eof()
+            await everything(client)
+            await until(lambda: not running.server.bridge.busy)
+            assert running.engine.gauges.running == running.engine.gauges.waiting == 0
+
+    run(main)
+
+
+async def everything(client: Client) -> bytes:
+    """All that comes until the server closes."""
+    said = b""
+    while data := bytes(await client.stream.receive_some(65536)):
+        said += data
+    return said
