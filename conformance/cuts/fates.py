@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-_LONGEST = 4096  # characters; a longer text is compared, not explained
+# Characters of both texts, and of the stop strings: longer ones are compared, not explained.
+_LONGEST, _LONGEST_STOPS = 1024, 256
 _TOKEN = 16  # characters; longer tokens are rare
 _TELLING = 4  # characters in which a text must go on as its control does
 
@@ -72,7 +73,7 @@ def _missed(control: str, text: str, stops: Sequence[str]) -> Fate:
         return Fate.EXACT
     if control.startswith(text) and len(control) - len(text) <= _withheld(control, stops):
         return Fate.LOST
-    if len(control) + len(text) > _LONGEST:
+    if len(control) + len(text) > _LONGEST or sum(map(len, stops)) > _LONGEST_STOPS:
         return Fate.ELSEWHERE
     if _is_edited(control, text, stops):
         return Fate.DROPPED

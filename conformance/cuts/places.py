@@ -120,7 +120,7 @@ def _later(text: str, begin: int) -> str | None:
 
 def behind(text: str, end: int) -> str | None:
     """Letters that stand in the text for the first time behind `end`: a second stop string."""
-    for start in range(end + 1, len(text) - 1):
+    for start in range(end + 1, min(end + FAR, len(text) - 1)):
         stop = text[start : start + LEAST_AFTER]
         if stop.isascii() and stop.isalpha() and text.find(stop) == start:
             return stop

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
@@ -207,6 +208,19 @@ def test_a_wide_place_holds_characters_of_several_bytes() -> None:
     place = places.hardest(pieces, wide=True)
     assert place is not None
     assert not "".join(pieces)[place.start : place.end].isascii()
+
+
+@pytest.mark.parametrize("text", ["a" * 500, "ab" * 250, "a" * 2_000_000, "b" + "a" * 400_000])
+def test_a_text_made_to_be_slow_is_not(text: str) -> None:
+    started = time.process_time()
+    pieces = [text[:7], text[7:]]
+    chosen(tuple(pieces), wide=True)
+    chosen(tuple(pieces), wide=False)
+    places.behind(text, 9)
+    for shown in (text[:-9], text[9:], text + text[:9], "b" + text, text[::-1]):
+        fate(text, shown, [text[:8] + places.IMPOSSIBLE, text[-8:] + places.IMPOSSIBLE])
+        fate(text, shown, [text[5:12]])
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize("text", ["", "short", "ha" * 100, "\ufffd" * 40])
