@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from conformance import storage
 from conformance.canaries import PIECE, places, words
 from conformance.capture import Capture, How
 from conformance.dossier import APIS, CHAT, Dossier
@@ -15,6 +17,9 @@ from conformance.scenarios import SCENARIOS
 from conformance.scenarios.asks import Ask
 from conformance.scenarios.crowd import STOP_LENGTH, two_stops
 from conformance.target import Endpoint
+from reference_server.faults.table import find
+from tests import fault_matrix
+from tests.conformance.test_replay import replay
 from tests.conformance.test_run import Ran, run_reference
 
 
@@ -141,3 +146,18 @@ def test_the_mixed_crowd_holds_a_stop_string_for_each_of_its_two(ran: Ran) -> No
         stops = dossier.picked["stops"]
         assert isinstance(stops, list)
         assert sorted(asked, key=str) == sorted(([stop] for stop in stops), key=str)
+
+
+@pytest.mark.parametrize(
+    ("check", "scenario"),
+    [("isolation.canary", "crowd"), ("isolation.keep-alive", "invalid")],
+)
+def test_what_only_company_shows_is_found_again_by_a_replay(
+    check: str, scenario: str, tmp_path: Path
+) -> None:
+    recorded = fault_matrix.run([find(check)], "--select", check, "--api", "chat")
+    path = tmp_path / "dossier.jsonl"
+    (dossier,) = (each for each in recorded.dossiers if each.scenario == scenario)
+    path.write_bytes(storage.write(dossier))
+    assert replay(f"{path}#{check}", [check]).word == "FAILED"
+    assert replay(f"{path}#{check}").word == "FIXED"
