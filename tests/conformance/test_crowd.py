@@ -12,10 +12,12 @@ from conformance.canaries import PIECE, places, words
 from conformance.capture import Capture, How
 from conformance.dossier import APIS, CHAT, Dossier
 from conformance.findings import Verdict
+from conformance.judge import judge
 from conformance.reading import read
 from conformance.scenarios import SCENARIOS
 from conformance.scenarios.asks import Ask
 from conformance.scenarios.crowd import STOP_LENGTH, two_stops
+from conformance.specs import known_cases
 from conformance.target import Endpoint
 from reference_server.faults.table import find
 from tests import fault_matrix
@@ -161,3 +163,39 @@ def test_what_only_company_shows_is_found_again_by_a_replay(
     path.write_bytes(storage.write(dossier))
     assert replay(f"{path}#{check}", [check]).word == "FAILED"
     assert replay(f"{path}#{check}").word == "FIXED"
+
+
+VARIANTS = """\
+- id: crowd.{name}
+  title: The same in another mix
+  level: must
+  gate: behaviour
+  rules: [I02]
+  sources: [{{standard: RFC 9110, section: "3.4"}}]
+  api: [chat, completions]
+  provoke: {{scenario: crowd, with: {{mix: {mix}, rounds: {rounds}}}}}
+  expect: {{on: dossier, check: {check}}}
+  advice: Look at the rows.
+"""
+
+
+@pytest.mark.parametrize(
+    ("mix", "rounds", "check", "fault"),
+    [
+        ("aborts", 1, "isolation.aborts", "isolation.aborts"),
+        ("canaries", 2, "isolation.canary", "isolation.canary:swapped"),
+    ],
+)
+def test_half_of_a_crowd_can_leave_and_a_crowd_can_come_twice(
+    mix: str, rounds: int, check: str, fault: str, tmp_path: Path
+) -> None:
+    text = VARIANTS.format(name=mix, mix=mix, rounds=rounds, check=check)
+    (tmp_path / "variant.yaml").write_text(text)
+    words = ("--specs", str(tmp_path), "--select", "crowd.*")
+    clean = run_reference(*words)
+    assert {each.verdict for each in clean.report.results} == {Verdict.PASS}
+    (dossier,) = (d for d in dossiers(clean, "crowd") if d.api == CHAT)
+    assert sum(len(takes) for takes in dossier.roles.values()) == 16 * rounds
+    broken = fault_matrix.run([find(fault)], *words)
+    judged = judge(broken.dossiers, known_cases([tmp_path]))
+    assert {r.verdict for r in judged if r.id == f"crowd.{mix}"} == {Verdict.FAIL}
