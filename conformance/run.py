@@ -60,7 +60,9 @@ def main(args: argparse.Namespace) -> int:
         recorded = Recorded()
         trio.run(_until_interrupted, setup, recorded, _stderr)
         report = report_from(setup, recorded)
-        context = story.Context({case.id: case for case in setup.known}, command_line(args))
+        context = story.Context(
+            {case.id: case for case in setup.known}, command_line(args), args.captures
+        )
         outputs.add(report, context)
         if not outputs.on_stdout:
             screen.write(console.render(report, context, judged(recorded)))

@@ -62,6 +62,8 @@ def _result(result: Result, report: Report, context: story.Context) -> list[str]
     lines += [f"  dossier  {terminal(name)}" for name in story.dossiers(result)[:3]]
     if again := story.command(result, context):
         lines.append(f"  again    {terminal(again)}")
+    if replay := story.replay(result, context):
+        lines.append(f"  replay   {terminal(replay)}")
     return lines
 
 

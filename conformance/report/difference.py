@@ -170,4 +170,5 @@ def lines(difference: Difference) -> Iterator[str]:
     worse = sum(each.worse for each in difference.changes) + len(difference.problems)
     old, new = difference.exits
     count = len(difference.changes)
-    yield f"{count} change{'' if count == 1 else 's'}, {worse} for the worse · exit {old} before, {new} now"
+    noun = "change" if count == 1 else "changes"
+    yield f"{count} {noun}, {worse} for the worse · exit {old} before, {new} now"

@@ -25,10 +25,12 @@ class Context:
     """What a report needs beside the results.
 
     `again` is the command line that made the report, without selections; a failure adds its own.
+    `captures` is the folder in which its dossiers are kept, None where they are not.
     """
 
     cases: Mapping[str, Case]
     again: tuple[str, ...] = ()
+    captures: str | None = None
 
 
 def place(finding: Finding) -> str:
@@ -81,6 +83,15 @@ def command(result: Result, context: Context) -> str | None:
     if not context.again:
         return None
     return shlex.join([*context.again, "--select", result.id])
+
+
+def replay(result: Result, context: Context) -> str | None:
+    """The shell line that sends again what the first dossier recorded."""
+    names = dossiers(result)
+    if context.captures is None or not names:
+        return None
+    kept = names[0] if names[0].endswith(".jsonl") else f"{context.captures}/{names[0]}.jsonl"
+    return shlex.join(["conformance", "replay", f"{kept}#{result.id}"])
 
 
 def summary_line(counts: Mapping[str, int], judged: str) -> str:

@@ -74,7 +74,7 @@ def main(args: argparse.Namespace) -> int:
             trio.run(until_interrupted, proxy, host, port)
         report = report_of(session, job.cases, gating, args.listen, upstream)
         again = ("conformance", "judge", args.captures) if args.captures else ()
-        context = story.Context({case.id: case for case in known}, again)
+        context = story.Context({case.id: case for case in known}, again, args.captures)
         outputs.add(report, context)
         if not outputs.on_stdout:
             many = f"{session.exchanges} exchange{'' if session.exchanges == 1 else 's'}"

@@ -15,9 +15,12 @@ from conformance.capture import Capture, End, How, Segment
 from conformance.cli import build_parser, main
 from conformance.dossier import Dossier
 from conformance.errors import RecordError, StreamproofError, UsageError
+from conformance.findings import Finding, Level, Result, Verdict
 from conformance.masking import Secret, mask
 from conformance.replay.command import Setup, again, outcome, setup_from_args
 from conformance.replay.script import groups, put_back, readdressed
+from conformance.report import console, story
+from conformance.report.model import Gating, make_report
 from conformance.script import Clocks
 from conformance.target import parse_url
 from reference_server.bridge import Bridge
@@ -297,3 +300,15 @@ def test_a_request_is_readdressed(url: str, line: bytes, cut: int) -> None:
     whole = b"".join(readdressed(pieces, parse_url(url)))
     assert whole.startswith(line)
     assert whole.partition(b"Authorization")[2] == REQUEST.partition(b"Authorization")[2]
+
+
+def test_a_failure_whose_dossier_is_kept_names_the_line_that_replays_it() -> None:
+    finding = Finding("Z07", "no [DONE]", dossier="chat-stream")
+    result = Result(
+        "done.missing", "A title", Level.MUST, "wire", "chat", ("Z07",), Verdict.FAIL,
+        findings=(finding,),
+    )  # fmt: skip
+    report = make_report([result], Gating(), target={})
+    line = "  replay   conformance replay 'my dossiers/chat-stream.jsonl#done.missing'"
+    assert line in console.render(report, story.Context({}, (), "my dossiers"), "").splitlines()
+    assert "replay" not in console.render(report, story.Context({}), "")

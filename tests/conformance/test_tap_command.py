@@ -253,6 +253,7 @@ def test_ctrl_c_leaves_a_line_for_each_exchange_and_every_report(tmp_path: Path)
     assert "done.missing" in (tmp_path / "r.xml").read_text()
     assert "done.missing" in (tmp_path / "r.md").read_text()
     kept = broken["findings"][0]["dossier"]
+    assert f"  replay   conformance replay '{kept}#done.missing'" in lines
     assert storage.read(tmp_path / kept).roles["stream"]
 
 
