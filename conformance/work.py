@@ -13,17 +13,40 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from conformance.arrivals import Arrival, gaps, share
+from conformance.arrivals import Arrival, arrivals, gaps, share
 from conformance.dossier import Sample
+from conformance.reading import Reading
 
 PATIENCE = 2.0  # seconds within which work has to stop
 SLACK = 0.5  # what a scrape, or an event that was on its way, may blur
-EDGE = 0.15  # seconds around a neighbour's start and end in which samples say nothing
+EDGE = 0.15  # seconds around a neighbour's coming and going in which samples say nothing
 GAUGE, COUNTER = "running", "generated_tokens"
 LEAST_GAPS, CLEAR = 10, 0.9
 LEAST_RATIO = 1.25  # of a neighbour's gaps, in company to alone
 
 Span = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """Another request of ours: when it was sent, first answered with text, and over."""
+
+    sent: float
+    first: float
+    end: float
+
+    def at(self, time: float) -> int | None:
+        """How many it counts for in the gauge; None: it may wait, or be coming or going."""
+        if not self.sent - EDGE <= time <= self.end + EDGE:
+            return 0
+        return 1 if self.first + EDGE < time < self.end - EDGE else None
+
+
+def other(reading: Reading) -> Other:
+    """From its record."""
+    capture, found = reading.capture, arrivals(reading)
+    end = capture.end.at or 0.0
+    return Other(capture.connected_at or 0.0, found[0].at if found else end, end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,27 +84,43 @@ def live(samples: Sequence[Sample], base: Base, span: Span) -> tuple[str, ...]:
     return tuple(found)
 
 
+def each(samples: Sequence[Sample], base: Base, span: Span) -> float:
+    """What one running request adds to the gauge, as a control alone showed it."""
+    level = base.values.get(GAUGE, 0.0)
+    during = [
+        one.values.get(GAUGE, level) - level for one in samples if span[0] <= one.at <= span[1]
+    ]
+    return median(during) if during else 0.0
+
+
 def activity(
     samples: Iterable[Sample],
     base: Base,
     alive: Sequence[str],
-    others: Sequence[Span],
+    others: Sequence[Other],
     after: float,
+    each: float = 1.0,
 ) -> list[tuple[float, bool]]:
-    """(time, is there work?) of each sample after `after` in which no other request of ours ran."""
+    """(time, is there work?) of each sample after `after` that can tell.
+
+    While another request of ours runs the gauge alone can, which then has to be higher by `each`.
+    """
     out: list[tuple[float, bool]] = []
     last: float | None = None
     for sample in samples:
-        quiet = not any(a - EDGE <= sample.at <= b + EDGE for a, b in others)
-        if sample.at <= after or not quiet:
+        counts = [one.at(sample.at) for one in others]
+        company = sum(count or 0 for count in counts)
+        if sample.at <= after or None in counts:
             last = None
             continue
         count, level = sample.values.get(COUNTER), sample.values.get(GAUGE)
-        grown = COUNTER in alive and None not in (count, last) and count != last
-        held = GAUGE in alive and level is not None and level > base.values[GAUGE]
-        if GAUGE in alive or last is not None:
+        quiet = company == 0
+        grown = quiet and COUNTER in alive and None not in (count, last) and count != last
+        gauged = GAUGE in alive and level is not None
+        held = gauged and level > base.values[GAUGE] + company * each
+        if gauged or (quiet and last is not None):
             out.append((sample.at, grown or held))
-        last = count
+        last = count if quiet else None
     return out
 
 

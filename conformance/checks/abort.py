@@ -98,11 +98,14 @@ def _by_metrics(trial: Trial, left: _Left, rule: str) -> Finding | Abstain | flo
     if base is None or not base.steady:
         return Abstain("oracle", "the server was busy with something else")
     others = [
-        (each.capture.connected_at or 0.0, each.capture.end.at or 0.0)
-        for role, takes in trial.readings.items() if role != "treated"
-        for each in takes
-    ]  # fmt: skip
-    seen = work.activity(samples, base, alive, others, left.at)
+        work.other(one)
+        for role, takes in trial.readings.items()
+        if role != "treated"
+        for one in takes
+    ]
+    each = trial.dossier.picked.get("each")
+    level = each if isinstance(each, float | int) else 1.0
+    seen = work.activity(samples, base, alive, others, left.at, level)
     stop = work.stopped_at(seen)
     if stop is None:
         return _never(trial, left, alive, rule)

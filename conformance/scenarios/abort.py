@@ -96,6 +96,7 @@ class Yardstick:
     first: float
     natural: float
     alive: tuple[str, ...] = ()
+    each: float = 0.0  # what one request adds to the gauge
     contrast: work.Contrast | None = None
     beside: int = 0  # tokens of the neighbour
     control: str = ""  # name of the dossier that holds the controls
@@ -105,8 +106,8 @@ class Yardstick:
         known, alive = self.contrast, list[Json](self.alive)
         return {
             "rate": self.rate, "limit": self.limit, "first": self.first, "natural": self.natural,
-            "beside": self.beside, "alive": alive, "serial": bool(known and known.serial),
-            "gap": None if known is None else known.gap, "control": self.control,
+            "beside": self.beside, "alive": alive, "each": self.each, "control": self.control,
+            "serial": bool(known and known.serial), "gap": None if known is None else known.gap,
         }  # fmt: skip
 
 
@@ -199,7 +200,9 @@ async def _by_meter(driver: Driver, control: Ask, pace: float | None) -> Yardsti
     base = work.baseline(driver.samples, begun)
     if base is None or not base.steady:
         return stick
-    return replace(stick, alive=work.live(driver.samples, base, _span(reading)))
+    span = _span(reading)
+    alive = work.live(driver.samples, base, span)
+    return replace(stick, alive=alive, each=work.each(driver.samples, base, span))
 
 
 async def _by_neighbour(driver: Driver, control: Ask, beside: Ask, pace: float | None) -> Yardstick:
@@ -289,7 +292,7 @@ async def _hang_up(driver: Driver, treated: Ask, leave: Leave) -> None:
 def _leave(driver: Driver, known: Mapping[str, Json]) -> Leave:
     how, first = str(driver.parameters["how"]), _number(known["first"])
     if driver.parameters["when"] == BEFORE:
-        return Leave(how, seconds=first / 2)
+        return Leave(how, seconds=first / 3)  # of another answer: this one may be faster
     if known["alive"] or known["serial"]:
         return Leave(how, events=EVENTS)
     return Leave(how, seconds=first + ALONG)
@@ -318,16 +321,15 @@ def _seen(
     base, alive = work.baseline(driver.samples, begun), known["alive"]
     if base is None or not isinstance(alive, list):
         return []
-    return work.activity(driver.samples, base, list(map(str, alive)), others(driver.roles), left)
-
-
-def others(roles: Mapping[str, list[Capture]]) -> list[work.Span]:
-    """When requests of ours ran, but for the one that we left."""
-    return [
-        (each.connected_at or 0.0, each.end.at or 0.0)
-        for role, takes in roles.items() if role != "treated"
-        for each in takes
-    ]  # fmt: skip
+    api = driver.endpoint.api
+    others = [
+        work.other(read(capture, api=api))
+        for role, takes in driver.roles.items()
+        if role != "treated"
+        for capture in takes
+    ]
+    words, each = list(map(str, alive)), _number(known["each"])
+    return work.activity(driver.samples, base, words, others, left, each)
 
 
 async def _refresh(driver: Driver, probe: Ask, known: Mapping[str, Json]) -> None:

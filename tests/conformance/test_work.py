@@ -67,11 +67,32 @@ def test_a_gauge_that_lies_is_overruled_by_the_counter() -> None:
     assert work.stopped_at(work.activity(found, base, BOTH, [], after=0.9)) is None
 
 
-def test_samples_beside_another_request_of_ours_say_nothing() -> None:
+def test_beside_another_request_of_ours_the_gauge_has_to_be_higher_by_one() -> None:
     base = work.baseline(QUIET, 0.2)
     assert base is not None
-    found = samples((1.1, 1, 20), (1.6, 1, 30), (2.2, 0, 40))
-    assert work.activity(found, base, BOTH, [(1.0, 2.0)], after=0.9) == [(2.2, False)]
+    neighbour = work.Other(sent=1.0, first=1.2, end=2.0)
+    rows = samples((1.1, 1, 20), (1.4, 2, 25), (1.6, 1, 30), (2.0, 0, 35), (2.2, 0, 40))
+    assert work.activity(rows, base, BOTH, [neighbour], after=0.9) == [
+        (1.4, True),
+        (1.6, False),
+        (2.2, False),
+    ]
+
+
+def test_a_neighbour_that_waits_for_its_turn_does_not_count() -> None:
+    """Else the one that runs in its place would be taken for it."""
+    base = work.baseline(QUIET, 0.2)
+    assert base is not None
+    waiting = work.Other(sent=1.0, first=4.0, end=5.0)
+    rows = samples((2.0, 1, 20), (3.0, 1, 30), (4.5, 1, 40), (5.5, 0, 45))
+    seen = work.activity(rows, base, BOTH, [waiting], after=0.9)
+    assert seen == [(4.5, False), (5.5, False)]
+
+
+def test_what_one_request_adds_to_the_gauge_is_measured() -> None:
+    base = work.baseline(QUIET, 0.2)
+    assert base is not None
+    assert work.each(samples((0.3, 2, 6), (0.4, 2, 7), (0.5, 2, 8)), base, (0.2, 0.6)) == 2
 
 
 # -- contrast -------------------------------------------------------------------------------------
