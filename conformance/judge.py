@@ -152,7 +152,7 @@ def _hear(case: Case, trial: Trial, heard: _Heard) -> None:
         try:
             _listen(function(value), subject, heard)
         except Exception as error:  # a defect of ours must cost one verdict, not the whole report
-            heard.broken = _where(error)
+            heard.broken = where(error)
 
 
 def _listen(said: Findings, subject: _Subject, heard: _Heard) -> None:
@@ -163,7 +163,10 @@ def _listen(said: Findings, subject: _Subject, heard: _Heard) -> None:
             heard.findings.append((subject, _located(item, subject)))
 
 
-def _where(error: Exception) -> str:
+def where(error: Exception) -> str:
+    """File, line and error of a defect of ours; of a group's first, where it is one."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
     frame = traceback.extract_tb(error.__traceback__)[-1]
     name = frame.filename.rsplit("/", 1)[-1]
     return f"{name}:{frame.lineno}: {type(error).__name__}: {error}"

@@ -20,6 +20,8 @@ from conformance.capture import Json
 from conformance.discovery import Discovery, Found
 from conformance.dossier import Dossier
 from conformance.errors import RecordError, StreamproofError, UsageError
+from conformance.findings import Verdict
+from conformance.judge import where
 from conformance.metrics import MAPS, detect, map_from_names, values_from
 from conformance.options import OneLineParser
 from conformance.plan import Cost, Job, Plan, render
@@ -300,6 +302,12 @@ class _Runner:
         )
         try:
             return await scenario.drive(driver, scenario.asks(endpoint, job.parameters))
+        except StreamproofError:
+            raise
+        except Exception as error:  # a defect of ours must cost one scenario, not the whole run
+            self._log(f"{job.name}: {Verdict.HARNESS_ERROR.value}: {where(error)}")
+            broken: Json = {"reason": Verdict.HARNESS_ERROR.value, "detail": where(error)}
+            return driver.dossier(abstain=broken)
         finally:
             self._recorded.sent += Cost(driver.sent, driver.tokens)
 

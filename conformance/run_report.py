@@ -85,12 +85,16 @@ def results_for(
     policy = Policy(setup.clients, _unsupported(recorded))
     judged = judge(dossiers, cases, policy, setup.known)
     results = {(each.id, each.api): each for each in judged}
-    refused = _refused(dossiers)
+    refused, broken = _refused(dossiers), _broken(dossiers)
     out: list[Result] = []
     for case in cases:
         for api in case.api:
             result = results.get((case.id, api)) or _nothing(case, api)
-            out.append(replace(result, reason=_why(case, api, result, recorded, refused)))
+            result = replace(result, reason=_why(case, api, result, recorded, refused))
+            if result.verdict is Verdict.INCONCLUSIVE and (api, case.scenario) in broken:
+                why = broken[api, case.scenario]
+                result = replace(result, verdict=Verdict.HARNESS_ERROR, reason=why)
+            out.append(result)
     died = finding_of_death(dossiers)
     return [_with_death(each, died) if each.id == NO_ANSWER else each for each in out]
 
@@ -127,6 +131,16 @@ def _nothing(case: Case, api: str) -> Result:
         case.id, case.title, case.level, case.gate, api, case.rules,
         Verdict.INCONCLUSIVE, "not-seen",
     )  # fmt: skip
+
+
+def _broken(dossiers: Sequence[Dossier]) -> Mapping[tuple[str, str], str]:
+    """(API, scenario) → how it broke: a defect of ours, and no silence of the target."""
+    said = ((each, each.picked.get("abstain")) for each in dossiers)
+    return {
+        (each.api or "", each.scenario): str(abstain["detail"])
+        for each, abstain in said
+        if isinstance(abstain, dict) and abstain["reason"] == Verdict.HARNESS_ERROR.value
+    }
 
 
 def _refused(dossiers: Sequence[Dossier]) -> Mapping[tuple[str, str], str]:

@@ -8,9 +8,9 @@ import json
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
@@ -19,6 +19,7 @@ import trio.testing
 import conformance
 from conformance import cli, storage
 from conformance.capture import How, Json
+from conformance.dossier import Dossier
 from conformance.errors import TargetError, UsageError
 from conformance.findings import Result, Verdict
 from conformance.material import INDENTED, SCRIPTS
@@ -30,6 +31,9 @@ from conformance.run import check, execute
 from conformance.run_options import configure
 from conformance.run_report import Recorded, report_from
 from conformance.run_setup import Setup, setup_from_args
+from conformance.scenarios import SCENARIOS
+from conformance.scenarios.driver import Driver
+from conformance.scenarios.scenario import Scenario
 from reference_server.bridge import Bridge
 from reference_server.engine.scripted import ScriptedEngine
 from reference_server.seams import CLEAN, Seams
@@ -408,6 +412,24 @@ def test_a_server_that_answers_nothing_but_errors_is_not_tested() -> None:
     _, report, _ = run_mini(answer, "--api", "chat")
     assert report.exit == 2
     assert "not tested" in report.problems[0]
+
+
+def test_a_scenario_of_ours_that_breaks_costs_its_own_checks_and_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def drive(driver: Driver, asks: object) -> Dossier:
+        async with trio.open_nursery():
+            raise ZeroDivisionError("by\nzero")
+
+    broken = replace(SCENARIOS["limit"], drive=drive)
+    monkeypatch.setitem(cast("dict[str, Scenario]", SCENARIOS), "limit", broken)
+    ran = run_reference("--api", "chat", "--gate", "shape")
+    assert ran.recorded.complete
+    results = {each.id: each for each in ran.report.results}
+    assert results["fin.limit"].verdict is Verdict.HARNESS_ERROR
+    assert (results["fin.limit"].reason or "").startswith("test_run.py:")
+    assert results["fin.missing"].verdict is Verdict.PASS
+    assert ran.report.exit == 2
 
 
 def test_a_target_that_dies_on_the_way_is_a_failure_of_the_scenario_that_killed_it() -> None:
