@@ -1,8 +1,8 @@
 """Real components (a browser, node) are optional on a desk and demanded in CI.
 
-A test that needs one carries its marker and is skipped where it is missing; llama.cpp's packages
-are installed by a fixture of their own (tests/interop), which skips where that fails. With
-STREAMPROOF_REQUIRE_COMPONENTS=1 a skip is a failure, whoever asked for it: a gate that skips what
+A test that needs one carries its marker and is skipped where it is missing; the packages of
+llama.cpp and of `transformers serve` are installed by fixtures of their own (tests/interop), which
+skip where that fails. With STREAMPROOF_REQUIRE_COMPONENTS=1 a skip is a failure, whoever asked for it: a gate that skips what
 it exists for is green for nothing.
 """
 
