@@ -2,8 +2,8 @@
 
 A test that needs one carries its marker and is skipped where it is missing; the packages of
 llama.cpp and of `transformers serve` are installed by fixtures of their own (tests/interop), which
-skip where that fails. With STREAMPROOF_REQUIRE_COMPONENTS=1 a skip is a failure, whoever asked for it: a gate that skips what
-it exists for is green for nothing.
+skip where that fails. With STREAMPROOF_REQUIRE_COMPONENTS=1 a skip is a failure, whoever asked for
+it: a gate that skips what it exists for is green for nothing.
 """
 
 from __future__ import annotations
