@@ -489,6 +489,7 @@ def test_memory_stays_bounded_whatever_is_sent(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_memory_stays_bounded_over_a_whole_plan_of_endless_streams() -> None:
     kilobytes, exit_code, errors = peak(TOKENS, streams)
     assert exit_code == 1
