@@ -51,7 +51,7 @@ def _reasons(trial: Trial, *roles: str) -> Iterator[Abstain]:
 
 
 def stop_exact_prefix(trial: Trial) -> Findings:
-    """S03: the text is the control's up to the stop string, "byte for byte"."""
+    """S03: the text is the control's up to the stop string, character for character."""
     run = run_of(trial, "cut")
     if isinstance(run, Abstain):
         yield run

@@ -63,7 +63,7 @@ def _pieces(trial: Trial, check: str, rule: str) -> Findings:
     if not asked:
         yield Abstain("mat", "nothing of the kind was asked for")
         return
-    there = {n: p for n, p in asked.items() if plain and all(_count(t, p) for t in plain)}
+    there = {n: p for n, p in asked.items() if plain and all(_holds(t, p) for t in plain)}
     if not there:
         yield _nothing(trial)
         return
@@ -87,7 +87,7 @@ def _compared(
         yield Abstain("not-seen", "the stream is not complete")
         return
     text = whole.text
-    lost = [n for n, p in there.items() if _count(text, p) < min(_count(t, p) for t in plain)]
+    lost = [name for name, piece in there.items() if _is_lost(text, piece, plain)]
     if not lost:
         return
     leaks = leakable(reading)
@@ -109,8 +109,14 @@ def _finding(reading: Reading, take: int, rule: str, message: str, at: int) -> F
     return replace(at_chunk(reading, chunk, rule, message), event=None, take=take)
 
 
-def _count(text: str, piece: str) -> int:
-    return sum(text.count(form) for form in forms(piece))
+def _is_lost(text: str, piece: str, plain: list[str]) -> bool:
+    """Form by form: what was escaped twice must not pass for the inside of a JSON string."""
+    least = {form: min(t.count(form) for t in plain) for form in forms(piece)}
+    return any(text.count(form) < count for form, count in least.items())
+
+
+def _holds(text: str, piece: str) -> bool:
+    return any(form in text for form in forms(piece))
 
 
 def _whole(reading: Reading) -> Said | None:

@@ -73,9 +73,12 @@ def _plain(place: Place) -> bool:
     return not place.asks_stream
 
 
-def _listed(place: Place) -> bool:
-    stop = place.body.get("stop")
+def _is_long(stop: Any) -> bool:
     return isinstance(stop, list) and len(stop) > 1
+
+
+def _listed(place: Place) -> bool:
+    return _is_long(place.body.get("stop"))
 
 
 def _refused(wrong: Callable[[Any], bool]) -> Callable[[Place, Work], Work]:
@@ -87,10 +90,6 @@ def _refused(wrong: Callable[[Any], bool]) -> Callable[[Place, Work], Work]:
         return asked
 
     return work
-
-
-def _is_long(stop: Any) -> bool:
-    return isinstance(stop, list) and len(stop) > 1
 
 
 def _at_once(place: Place) -> bool:
@@ -124,7 +123,7 @@ FAULTS = (
     Fault("stop.accepted", "a string is refused", work=_refused(lambda s: isinstance(s, str))),
     Fault("stop.accepted", "a list of several is refused", "list", work=_refused(_is_long)),
     _fault("stop.exact-prefix", "two characters too many are cut", "", gates.TooMuchCut),
-    _fault("stop.exact-prefix", "it is taken out, no more", "taken-out", gates.TakenOut),
+    _fault("stop.exact-prefix", "taken out, the text goes on", "taken-out", gates.TakenOut),
     _fault("stop.exact-prefix", "a string is a list", "characters", gates.CharactersOfString),
     _fault("stop.tail-leak", "nothing is held back", "", gates.NothingHeld),
     _fault("stop.tail-leak", "one piece is held back", "piece", gates.OnePieceHeld),
@@ -137,7 +136,7 @@ FAULTS = (
     ),
     _fault("stop.mid-token", "it counts where a piece begins", "", gates.AtStartOfPiece),
     _fault("stop.mid-token", "it counts where a piece ends", "end", gates.AtEndOfPiece),
-    _fault("stop.mid-token", "a failed match falls not back", "fallback", gates.NoFallback),
+    _fault("stop.mid-token", "a failed match does not fall back", "fallback", gates.NoFallback),
     _fault("stop.mid-token", "the piece goes with it", "piece", gates.PieceDropped),
     _fault("stop.ignored", "pieces are searched one by one", "piece", gates.WithinOnePiece),
     _fault("stop.multi-byte", "only ASCII is searched", "", gates.OnlyAscii),
