@@ -62,7 +62,6 @@ CHANGES: list[Change] = [
     ("\u00a0", " ", "text.separators"),
     ("<b>", "&lt;b&gt;", "text.escapes"),
     ("C:\\new", "C:\\\\new", "text.escapes"),
-    ("\\", "\\\\", "text.escapes"),  # as it stands inside of a JSON string
     ("\\", "\\\\", "text.escapes"),  # then it looks like the inside of a JSON string
     ("a/b", "a\\/b", "text.escapes"),
     ("event: x", "", "text.sse-lookalike"),
