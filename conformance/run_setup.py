@@ -22,7 +22,7 @@ from conformance.scenarios import SCENARIOS
 from conformance.scenarios.scenario import default
 from conformance.script import Clocks
 from conformance.selection import Selection, check_clients, one_of, select
-from conformance.specs import Case, Profile, known_cases, load_profile, specs_dir
+from conformance.specs import Case, Profile, known_cases, load_profile
 from conformance.target import (
     Endpoint,
     Target,
@@ -36,6 +36,8 @@ from conformance.target import (
 POLITE_TOKENS = 200_000
 NO_METRICS = "none"
 QUICK_GATES = ("wire", "shape")
+FAMILIES = ("must", "full")  # profiles with a member for each API, e.g. must-chat
+DEFAULT_FAMILY = "must"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +74,10 @@ class Setup:
 
     def profiles(self, apis: Sequence[str]) -> dict[str, Profile | None]:
         """The profile of each API: the one asked for, else `must-<api>` unless ids are chosen."""
-        if self.profile is not None:
-            return dict.fromkeys(apis, load_profile(self.profile))
-        if self.selection.select:
+        if self.profile is None and self.selection.select:
             return dict.fromkeys(apis)
-        return {api: _default_profile(api) for api in apis}
+        name = self.profile or DEFAULT_FAMILY
+        return {api: load_profile(_member(name, api)) for api in apis}
 
     def cases(self, apis: Sequence[str]) -> tuple[Case, ...]:
         """The cases to judge, each with the APIs of whose profile it is part."""
@@ -211,8 +212,12 @@ def _apis(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _profile_apis(name: str | None) -> tuple[str, ...]:
-    """A profile belongs to one API; asking for it asks for that API."""
-    return () if name is None else (load_profile(name).api,)
+    """A profile belongs to one API; asking for it asks for that API. A family has one for each."""
+    return () if name is None or name in FAMILIES else (load_profile(name).api,)
+
+
+def _member(name: str, api: str) -> str:
+    return f"{name}-{api}" if name in FAMILIES else name
 
 
 def _selection(args: argparse.Namespace) -> Selection:
@@ -228,11 +233,6 @@ def _limits(args: argparse.Namespace, target: Target, loopback: bool) -> Limits:
         trials=args.trials,
         quick=args.quick,
     )
-
-
-def _default_profile(api: str) -> Profile | None:
-    name = f"must-{api}"
-    return load_profile(name) if (specs_dir() / "profiles" / f"{name}.yaml").is_file() else None
 
 
 def _is_quick(case: Case) -> bool:

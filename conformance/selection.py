@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from conformance.errors import UsageError
 from conformance.schema import did_you_mean
-from conformance.specs import GATES, Case, Profile
+from conformance.specs import GATES, Case, Profile, is_published
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ def _wanted(case: Case, selection: Selection, profile: Profile | None) -> bool:
     if selection.select:
         if not any(fnmatchcase(case.id, glob) for glob in selection.select):
             return False
-    elif profile is not None and case.id not in profile.ids:
-        return False
+    elif profile is not None and case.id not in profile.ids and is_published(case):
+        return False  # a case of the user's own is wanted, or it would not have been given
     if any(fnmatchcase(case.id, glob) for glob in selection.skip):
         return False
     return not selection.gates or case.gate in selection.gates

@@ -165,6 +165,11 @@ class Profile:
     ids: tuple[str, ...]
 
 
+def is_published(case: Case) -> bool:
+    """Is it one of ours, and not from a folder of the user's (`--specs`)?"""
+    return Path(case.file).parent == specs_dir() / "cases"
+
+
 def load_profile(name: str) -> Profile:
     """A published profile by its name. Raises UsageError for an unknown name."""
     folder = specs_dir() / "profiles"

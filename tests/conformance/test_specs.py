@@ -29,6 +29,7 @@ from conformance.specs import (
     read_profile,
     specs_dir,
 )
+from tests import freeze_profiles
 
 CASE = """\
 - id: sse.bom
@@ -456,7 +457,17 @@ def test_an_unknown_profile_is_refused_with_what_is_close() -> None:
 
 
 @pytest.mark.parametrize("api", ["chat", "completions"])
-def test_the_first_revision_of_a_profile_freezes_every_check_of_its_api(api: str) -> None:
-    profile = load_profile(f"must-{api}")
+@pytest.mark.parametrize("family", ["must", "full"])
+def test_the_first_revision_of_a_profile_freezes_the_checks_of_its_api(
+    family: str, api: str
+) -> None:
+    profile = load_profile(f"{family}-{api}")
     assert (profile.api, profile.revision) == (api, 1)
-    assert list(profile.ids) == [case.id for case in known_cases() if api in case.api]
+    assert list(profile.ids) == freeze_profiles.ids(family, api)
+
+
+def test_the_full_profile_has_every_check_and_the_default_none_that_needs_company() -> None:
+    full, default = (set(load_profile(f"{each}-chat").ids) for each in ("full", "must"))
+    assert full == {case.id for case in known_cases() if "chat" in case.api}
+    assert "isolation.canary" in full - default
+    assert not any(each.startswith(("abort.", "slow.")) for each in default)
