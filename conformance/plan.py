@@ -209,6 +209,8 @@ def render(plan: Plan, limits: Limits) -> str:
     cost = plan.cost
     lines.append(f"at most {cost.requests} requests and {cost.tokens} tokens; {limits.manners}")
     lines.append("a scenario whose connection fails is attempted once more")
+    if any(SCENARIOS[job.scenario].watches for job in plan.jobs):
+        lines.append("meanwhile the server's metrics, if it shows any, are read ten times a second")
     return "\n".join(lines) + "\n"
 
 

@@ -11,6 +11,7 @@ from reference_server.faults.table import FAULTS
 from tests.fault_matrix import BROKEN, CASES, MATRIX, head, results, row, run, tripped
 
 SAMPLE = ("sse.bom", "json.lone-surrogate", "fin.missing:null", "usage.sum", "http.end-of-body")
+FULL = ("--profile", "full")
 seen = functools.cache(lambda name: tripped(FAULTS[name]))
 
 
@@ -19,7 +20,7 @@ def test_every_check_has_a_fault_and_every_fault_a_check() -> None:
 
 
 def test_a_clean_server_breaks_no_check_and_leaves_few_undecided() -> None:
-    found = results(run([]))
+    found = results(run([], *FULL))
     assert not [r.id for r in found if r.verdict in BROKEN]
     undecided = {r.id for r in found if r.verdict is not Verdict.PASS}
     # There is no in-band error to look at, no reasoning, no silence, one tool call at a time.
@@ -48,7 +49,7 @@ def test_a_fault_is_caught_by_its_check(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("time", range(20))
 def test_a_clean_server_is_never_accused(time: int) -> None:
-    assert not [r.id for r in results(run([], "--seed", str(time))) if r.verdict in BROKEN]
+    assert not [r.id for r in results(run([], *FULL, "--seed", str(time))) if r.verdict in BROKEN]
 
 
 @pytest.mark.slow

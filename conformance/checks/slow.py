@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from statistics import median
 
 from conformance.arrivals import arrivals, gaps
@@ -12,7 +13,8 @@ from conformance.findings import Abstain, Finding
 from conformance.lifecycle import Outcome
 from conformance.reading import Reading
 
-STALL, TIMES = 1.0, 10  # seconds, and so many usual gaps: that is more than bad luck
+STALL, TIMES = 0.6, 10  # seconds, and so many usual gaps: that is more than bad luck
+SOON = 0.2  # seconds after the client has begun to read again
 LEAST = 5  # gaps that say what is usual
 
 
@@ -32,8 +34,9 @@ def slow_others_unharmed(trial: Trial) -> Findings:
         yield Abstain("fast", "the other answer was over when the pause began")
         return
     last = max(each.at for each in found if each.at <= resume)
+    then = min((each.at for each in found if each.at > resume), default=math.inf)
     silence, normal = resume - last, median(usual)
-    if silence >= max(STALL, TIMES * normal) and found[-1].at > resume:
+    if silence >= max(STALL, TIMES * normal) and then - resume <= SOON + normal:
         said = f"{silence:.2f} s without text for the other client until this one read again"
         yield Finding("A08", f"{said}; {normal:.3f} s is usual", role="other")
 

@@ -9,10 +9,10 @@ import trio
 from conformance.capture import Json
 from conformance.dossier import Dossier
 from conformance.scenarios import asks as ask
-from conformance.scenarios.abort import FAR, PACE, Unmeasured, limited, pace_of
 from conformance.scenarios.asks import Ask
 from conformance.scenarios.driver import Driver
 from conformance.scenarios.scenario import Phase, Scenario
+from conformance.scenarios.yardstick import FAR, PACE, Unmeasured, limited, pace_of
 from conformance.script import Slow
 from conformance.target import Endpoint
 
@@ -21,11 +21,13 @@ PAUSE = 1.5  # seconds without reading
 LONG_ENOUGH = 2.0  # seconds that the answers should take
 EVENTS = 10  # of the slow one before it stops reading
 BUFFER = 4096  # bytes
+TOP = 5  # log-probabilities make large events, so that the queues on the way are soon full
 
 
 def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[Ask, ...]:
     most = MOST if endpoint.context is None else min(MOST, endpoint.context // 3)
-    body = ask.template(endpoint, FAR[endpoint.api], most)
+    large = ask.logprobs_members(endpoint, TOP) if endpoint.has("logprobs") else {}
+    body = ask.template(endpoint, FAR[endpoint.api], most, large)
     return Ask("slow", body), Ask("other", body)
 
 

@@ -10,11 +10,11 @@ from conformance import work
 from conformance.capture import Json
 from conformance.dossier import Dossier
 from conformance.scenarios import asks as ask
-from conformance.scenarios.abort import SETTLE
 from conformance.scenarios.asks import Ask
 from conformance.scenarios.driver import Driver
 from conformance.scenarios.meter import INTERVAL
 from conformance.scenarios.scenario import Choice, Parameter, Phase, Scenario
+from conformance.scenarios.yardstick import SETTLE
 from conformance.script import Leave
 from conformance.target import Endpoint
 

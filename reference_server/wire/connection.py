@@ -25,7 +25,7 @@ from reference_server.wire.errors import ApiError
 
 Fields = Sequence[tuple[bytes, bytes]]
 _READ = 64 * 1024
-_NARROW = 4096  # bytes
+_NARROW = 1024  # bytes
 
 
 @dataclass(frozen=True, slots=True)
