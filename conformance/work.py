@@ -116,9 +116,9 @@ def activity(
         count, level = sample.values.get(COUNTER), sample.values.get(GAUGE)
         quiet = company == 0
         grown = quiet and COUNTER in alive and None not in (count, last) and count != last
-        gauged = GAUGE in alive and level is not None
-        held = gauged and level > base.values[GAUGE] + company * each
-        if gauged or (quiet and last is not None):
+        gauge = level if GAUGE in alive else None
+        held = gauge is not None and gauge > base.values[GAUGE] + company * each
+        if gauge is not None or (quiet and last is not None):
             out.append((sample.at, grown or held))
         last = count if quiet else None
     return out

@@ -28,6 +28,7 @@ from reference_server.wire.server import Server, Settings
 STEP_S = 0.01
 MATRIX = Path(__file__).parent / "data" / "fault-matrix.md"
 CASES = {case.id: case for case in known_cases()}
+NOT_CAUGHT = "**not caught**"
 BROKEN = (Verdict.FAIL, Verdict.NON_STRICT, Verdict.INFO, Verdict.INCONSISTENT)
 
 
@@ -73,7 +74,7 @@ def tripped(fault: Fault) -> dict[str, set[str]]:
 
 def row(fault: Fault, found: Mapping[str, set[str]]) -> str:
     """One line: what the fault does, where its check saw it, what else it trips."""
-    where = ", ".join(sorted(found.get(fault.id, ()))) or "**not caught**"
+    where = ", ".join(sorted(found.get(fault.id, ()))) or NOT_CAUGHT
     others = " ".join(f"`{check}`" for check in sorted(set(found) - {fault.id}))
     return f"| `{fault.name}` | {fault.title} | {where} | {others} |"
 
@@ -83,7 +84,7 @@ def head() -> list[str]:
     return [
         "# What each fault trips",
         "",
-        "Rendered by `python -m tests.fault_matrix`; a test renders it again and compares.",
+        "Rendered by `python -m tests.fault_matrix`; a test runs every fault again.",
         "",
         "| fault | what the server does | caught on | also tripped |",
         "|---|---|---|---|",

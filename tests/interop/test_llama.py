@@ -70,6 +70,9 @@ UNDECIDED: dict[Row, str] = {
     ("http.keep-alive-own-answer", "completions"): "not-seen",
     ("isolation.keep-alive", "chat"): "not-seen",
     ("isolation.keep-alive", "completions"): "not-seen",
+    # It fills a silence with comments while it prefills a long prompt, and none is sent.
+    ("heartbeat.comments", "chat"): "not-seen",
+    ("heartbeat.comments", "completions"): "not-seen",
     # No reasoning model.
     ("reasoning.empty-field", "chat"): "not-seen",
 }
