@@ -16,6 +16,9 @@ from conformance.checks.unharmed import unharmed
 from conformance.findings import Abstain, Finding
 from conformance.reading import Reading
 
+# Seconds: a prompt that is in the model cannot be taken out by many servers (seen: 3.1 s).
+PROMPT_STEP = 2.5
+
 
 def abort_fin(trial: Trial) -> Findings:
     """A01: a close in mid-stream ends the work."""
@@ -109,7 +112,8 @@ def _by_metrics(trial: Trial, left: _Left, rule: str) -> Finding | Abstain | flo
     stop = work.stopped_at(seen)
     if stop is None:
         return _never(trial, left, alive, rule)
-    return _in_time(left, stop, rule)
+    early = trial.dossier.parameters.get("when") == "before-headers"
+    return _in_time(left, stop, rule, PROMPT_STEP if early else 0.0)
 
 
 def _spans(trial: Trial) -> Iterator[work.Span]:
@@ -119,7 +123,7 @@ def _spans(trial: Trial) -> Iterator[work.Span]:
             yield each.capture.connected_at or 0.0, each.capture.end.at or 0.0
 
 
-def _in_time(left: _Left, stop: float, rule: str) -> Finding | Abstain | float:
+def _in_time(left: _Left, stop: float, rule: str, step: float) -> Finding | Abstain | float:
     after, rest = stop - left.at, left.natural - left.at
     if after <= work.PATIENCE:
         if rest >= max(2 * after, after + work.SLACK / 2):
@@ -127,6 +131,9 @@ def _in_time(left: _Left, stop: float, rule: str) -> Finding | Abstain | float:
         return Abstain("fast", f"the answer would have ended {max(rest, 0):.1f} s later by itself")
     if after < work.PATIENCE + work.SLACK:
         return Abstain("oracle", f"work ended after {after:.1f} s: too close to tell")
+    if after < work.PATIENCE + work.SLACK + step and after < 0.7 * rest:
+        said = f"work ended after {after:.1f} s: a prompt in the model may not be interruptible"
+        return Abstain("oracle", said)
     if after > 1.5 * rest + work.PATIENCE:
         return Abstain("oracle", "work went on longer than the answer itself: not ours alone")
     return Finding(

@@ -15,9 +15,12 @@ import trio
 import trio.testing
 
 from conformance import storage
+from conformance.capture import Capture
+from conformance.checks import abort
 from conformance.dossier import Dossier, Sample
-from conformance.findings import Result, Verdict
+from conformance.findings import Abstain, Finding, Result, Verdict
 from conformance.options import OneLineParser
+from conformance.reading import read
 from conformance.run import execute
 from conformance.run_options import configure
 from conformance.run_report import Recorded
@@ -224,3 +227,21 @@ def test_over_twenty_runs_nobody_is_judged_wrongly(kind: Kind, time: int) -> Non
     assert WRONG not in said(paced).values()
     for fault in ("abort.fin", "abort.fin:late"):
         assert RIGHT not in said(paced, fault).values()
+
+
+@pytest.mark.parametrize(
+    ("after", "natural", "step", "expected"),
+    [
+        (1.0, 20.0, 0.0, float),
+        (3.1, 20.0, 0.0, Finding),
+        (3.1, 20.0, abort.PROMPT_STEP, Abstain),  # it ended long before the answer would have
+        (3.1, 3.2, abort.PROMPT_STEP, Finding),  # it ran to the answer's own end
+        (6.0, 20.0, abort.PROMPT_STEP, Finding),
+    ],
+)
+def test_a_prompt_that_is_in_the_model_is_no_proof_that_the_hang_up_was_ignored(
+    after: float, natural: float, step: float, expected: type
+) -> None:
+    treated = read(Capture(b""))
+    left = abort._Left(treated, at=0.0, natural=natural)
+    assert isinstance(abort._in_time(left, after, "A03", step), expected)
