@@ -49,13 +49,14 @@ def finish(stream: trio.SocketStream) -> None:
 
 @pytest.mark.parametrize("leave", [reset, finish])
 @pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("moment", range(1, 11))  # tokens that were generated when we leave
 def test_fin_and_rst_stop_the_work_within_one_step(
-    leave: Callable[[trio.SocketStream], None], stream: bool
+    leave: Callable[[trio.SocketStream], None], stream: bool, moment: int
 ) -> None:
     async def body(running: Running, connect: Connect) -> None:
         client, socket_stream = await connect()
         await client.send(CHAT, {**LONG, "stream": stream})
-        await until(lambda: running.engine.gauges.tokens >= 5)
+        await until(lambda: running.engine.gauges.tokens >= moment)
         before = running.engine.gauges.steps
         leave(socket_stream)
         await trio.sleep(50 * STEP)
