@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 from conformance.boundedjson import Unreadable, parse
 from conformance.capture import Capture, Given, Json, Layer
+from conformance.dialects import api_of
 from conformance.dossier import Dossier
 from conformance.errors import RecordError
-from conformance.samples import api_of_path
 
 
 def is_har(value: Json | Unreadable) -> TypeGuard[dict[str, Json]]:
@@ -46,7 +46,7 @@ def _dossier(entry: Json, name: str) -> Dossier | None:
     url = _string(request, "url")
     path = _path(url)
     label = _header(response, "content-type") or _string(content, "mimeType")
-    api = api_of_path(path)
+    api = api_of(path)
     streamed = (label or "").split(";")[0].strip().lower() == "text/event-stream"
     if api is None and not streamed:
         return None

@@ -195,7 +195,7 @@ class Machine:
 
     def __init__(self, expected: int = 1) -> None:
         self.phase = Phase.NOTHING
-        self._expected = expected
+        self._open = dict.fromkeys(range(min(expected, 1024)))  # a set in order of appearance
         self._choices: dict[int, _Choice] = {}
         self._strays: list[Stray] = []
         self._fed = 0
@@ -227,18 +227,16 @@ class Machine:
             finished |= ends and not gone
             if over:
                 continue
-            self._choices[index] = state
+            if index not in self._choices:
+                self._choices[index] = state
+                self._open.setdefault(index)
             state.pieces.append((at, choice))
             if isinstance(reason, str) and ends:
                 state.finishes.append((at, reason))
-        if finished and not self._unfinished():
+                self._open.pop(index, None)
+        if finished and not self._open:
             return Step.FINISH
         return Step.TEXT if text else Step.LATE if late else Step.CHUNK
-
-    def _unfinished(self) -> list[int]:
-        wanted = [*range(min(self._expected, 1024))]
-        wanted += [i for i in self._choices if i not in wanted]
-        return [i for i in wanted if i not in self._choices or not self._choices[i].finishes]
 
     def close(self, close: Close) -> Life:
         """The body ended."""
@@ -247,8 +245,7 @@ class Machine:
             for i, c in self._choices.items()
         )
         outcome = OUTCOMES[self.phase, close]
-        unfinished = tuple(self._unfinished())
-        return Life(outcome, self.phase, choices, unfinished, tuple(self._strays))
+        return Life(outcome, self.phase, choices, tuple(self._open), tuple(self._strays))
 
 
 def _index(value: Maybe) -> int:

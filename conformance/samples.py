@@ -12,7 +12,8 @@ from typing import TypeGuard
 
 from conformance.boundedjson import Unreadable
 from conformance.capture import Capture, End, Given, How, Json, Layer
-from conformance.dossier import PATHS, Dossier
+from conformance.dialects import api_of
+from conformance.dossier import Dossier
 from conformance.errors import RecordError
 
 # What the server did after the last byte; the first row whose words occur decides.
@@ -43,19 +44,11 @@ def dossier_from_sample(value: Json | Unreadable, where: str) -> tuple[str, Doss
     dossier = Dossier(
         scenario="file",
         roles={"stream": (capture,)},
-        api=api_of_path(path),
+        api=api_of(path),
         picked={} if plain is None else {"plain_text": plain},
         dialect=_text(value, "dialect", where),
     )
     return sample, dossier
-
-
-def api_of_path(path: str | None) -> str | None:
-    """The API whose route the path ends with; None: neither, or not known."""
-    if path is None:
-        return None
-    route = path.partition("?")[0].rstrip("/")
-    return next((api for api, end in PATHS.items() if route.endswith(end)), None)
 
 
 def _end(words: str | None) -> End:

@@ -18,6 +18,7 @@ from conformance.reading import Reading
 
 MOST_KINDS = 5  # findings of one check on one stream
 MOST_CHOICES = 1024
+ASKING = ("messages", "prompt", "response_format")  # where a request says what it wants
 
 ENDED = (Outcome.COMPLETE, Outcome.COMPLETE_UNTERMINATED)
 
@@ -52,6 +53,20 @@ def is_legible(reading: Reading) -> bool:
     """Did every part of the stream arrive? What is joined from parts cannot be judged otherwise."""
     lost = any(anomaly.kind in _LOSSES for anomaly in reading.sse_anomalies)
     return not lost and not any(chunk.kind in _LOST for chunk in events(reading))
+
+
+def asks_for(reading: Reading, piece: str, *members: str) -> bool:
+    """Does one of these members of the request hold this piece, in any string of it?"""
+    stack = [reading.asked(member) for member in members]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str) and piece in item:
+            return True
+        if isinstance(item, list):
+            stack += item
+        elif isinstance(item, dict):
+            stack += item.values()
+    return False
 
 
 def choices(reading: Reading) -> tuple[ChoiceLife, ...]:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from conformance.capture import Json
 from conformance.checks import Findings, Trial
 from conformance.checks.calls import calls
 from conformance.checks.cutruns import Said, said
-from conformance.checks.live import expected
+from conformance.checks.live import ASKING, asks_for, expected
 from conformance.checks.place import at_chunk
 from conformance.checks.stop import chunk_at
 from conformance.checks.text import leakable
@@ -22,8 +21,6 @@ from conformance.cuts.fates import common
 from conformance.findings import Abstain, Finding
 from conformance.material import PIECES, forms
 from conformance.reading import Form, Reading
-
-_ASKING = ("messages", "prompt", "response_format", "tools")
 
 
 def utf8_characters(trial: Trial) -> Findings:
@@ -59,7 +56,11 @@ def text_whitespace(trial: Trial) -> Findings:
 def _pieces(trial: Trial, check: str, rule: str) -> Findings:
     streams = trial.readings.get("stream", ())
     plain = [whole.text for r in trial.readings.get("plain", ()) if (whole := _whole(r))]
-    asked = {name: piece for name, piece in PIECES[check].items() if _is_asked(streams, piece)}
+    asked = {
+        name: piece
+        for name, piece in PIECES[check].items()
+        if streams and asks_for(streams[0], piece, *ASKING, "tools")
+    }
     if not asked:
         yield Abstain("mat", "nothing of the kind was asked for")
         return
@@ -134,17 +135,3 @@ def _arguments(reading: Reading) -> str:
         return "".join(t.arguments for t in tools if isinstance(t.arguments, str))
     mine = (life for life in expected(reading) if life.index == 0)
     return "".join(call.arguments for life in mine for call in calls(life))
-
-
-def _is_asked(streams: tuple[Reading, ...], piece: str) -> bool:
-    """Does the request hold this piece, in any string of it?"""
-    stack: list[Json] = [r.asked(key) for r in streams[:1] for key in _ASKING]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, str) and piece in item:
-            return True
-        if isinstance(item, list):
-            stack += item
-        elif isinstance(item, dict):
-            stack += item.values()
-    return False

@@ -5,10 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from conformance.capture import Json
 from conformance.checks import Findings
 from conformance.checks.calls import calls
-from conformance.checks.live import ENDED, events, expected, finish_of, is_legible, last_finish
+from conformance.checks.live import (
+    ASKING,
+    ENDED,
+    asks_for,
+    events,
+    expected,
+    finish_of,
+    is_legible,
+    last_finish,
+)
 from conformance.checks.place import at_body, at_chunk
 from conformance.checks.stop import chunk_at, own_start, prompt_of, stop_strings
 from conformance.checks.textdiff import corruption, resemblance
@@ -58,7 +66,7 @@ def _broken(
     count = joined.count(BAD)
     if count == 0 or (allowed is not None and count <= allowed):
         return
-    if allowed is None and _asked_for(reading, BAD):
+    if allowed is None and asks_for(reading, BAD, *ASKING):
         yield Abstain("not-recorded", "the request itself holds U+FFFD")
     elif allowed is None and BAD * 2 not in joined:
         yield Abstain("not-recorded", "one U+FFFD, and no plain answer to compare with")
@@ -67,20 +75,6 @@ def _broken(
         versus = "" if allowed is None else f", {allowed} in the plain answer"
         said = f"U+FFFD stands {count} times in the {where}{versus}"
         yield at_chunk(reading, reading.chunks[at], "U01", said)
-
-
-def _asked_for(reading: Reading, text: str) -> bool:
-    """Does the request itself hold these characters, anywhere?"""
-    stack: list[Json] = [reading.asked(key) for key in ("messages", "prompt", "response_format")]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, str) and text in item:
-            return True
-        if isinstance(item, list):
-            stack += item
-        elif isinstance(item, dict):
-            stack += item.values()
-    return False
 
 
 def text_special_token(reading: Reading) -> Findings:
@@ -92,7 +86,7 @@ def text_special_token(reading: Reading) -> Findings:
             continue
         token = found[0].strip()
         texts = reading.control.texts if reading.control and life.index == 0 else ()
-        if any(token in text for text in texts) or _asked_for(reading, token):
+        if any(token in text for text in texts) or asks_for(reading, token, *ASKING):
             continue
         at = chunk_at(life, len(life.text) - len(own) + found.start())
         said = f"the text contains {token!r}"

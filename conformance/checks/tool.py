@@ -176,19 +176,23 @@ def tool_args_type(reading: Reading) -> Findings:
 
 def _parsed(reading: Reading) -> list[tuple[Chunk, Call, strictjson.Parsed]]:
     """Calls that were not cut off, at their last fragment, with their arguments read."""
+    if reading.outcome not in ENDED or not is_legible(reading):
+        return []
     return [
         (reading.chunks[call.fragments[-1][0]], call, strictjson.parse(call.arguments))
-        for life, call in _calls(reading)
-        if reading.outcome in ENDED and is_legible(reading) and _is_whole(life, call)
+        for life in expected(reading)
+        for call in _whole(life)
         if all(isinstance(t.arguments, str | None) or not t.arguments for _, t in call.fragments)
     ]
 
 
-def _is_whole(life: ChoiceLife, call: Call) -> bool:
+def _whole(life: ChoiceLife) -> list[Call]:
     """A limit cuts the last call alone: one that ended before another began is whole."""
+    found = calls(life)
     if finish_of(life) == "length":
-        return any(other.fragments[0][0] > call.fragments[-1][0] for other in calls(life))
-    return finish_of(life) in _WHOLE
+        begun = max((call.fragments[0][0] for call in found), default=0)
+        return [call for call in found if call.fragments[-1][0] < begun]
+    return found if finish_of(life) in _WHOLE else []
 
 
 def tool_args_invalid(reading: Reading) -> Findings:

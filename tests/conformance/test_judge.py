@@ -19,7 +19,7 @@ from conformance.errors import UsageError
 from conformance.findings import Abstain, Finding, Level, Result, Verdict
 from conformance.judge import Policy, judge, trial_from
 from conformance.reading import Reading
-from conformance.specs import Case, Harm, Source
+from conformance.specs import Case, Harm, Source, known_cases
 
 CASE = Case(
     id="sse.a",
@@ -257,3 +257,40 @@ class _Trial(Trial):
     __slots__ = ("__weakref__",)
     __eq__ = object.__eq__
     __hash__ = object.__hash__
+
+
+def events(*data: str) -> bytes:
+    return "".join(f"data: {each}\n\n" for each in data).encode()
+
+
+def chunk(choices: str) -> str:
+    envelope = '"id":"c","object":"chat.completion.chunk","created":1,"model":"m"'
+    return f'{{{envelope},"choices":[{choices}]}}'
+
+
+def choice(delta: str, index: int = 0, finish: str = "null") -> str:
+    return f'{{"index":{index},"delta":{{{delta}}},"finish_reason":{finish}}}'
+
+
+def call(index: int) -> str:
+    return f'"tool_calls":[{{"index":{index},"id":"t","function":{{"name":"f","arguments":"{{"}}}}]'
+
+
+MANY = 20_000
+HOSTILE = {
+    "names": events("{" + "".join(f'"k{i}":0,' for i in range(10 * MANY)) + '"z":1,"z":2}'),
+    "choices": events(*(chunk(choice("", i, '"stop"')) for i in range(4 * MANY))),
+    "calls": events(
+        *(chunk(choice(call(i))) for i in range(MANY)), chunk(choice("", 0, '"length"')), "[DONE]"
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", HOSTILE)
+def test_a_stream_of_very_many_parts_is_judged_at_a_cost_that_grows_with_its_length(
+    shape: str,
+) -> None:
+    """With a cost that grows with the square, each of these ends at the suite's time limit."""
+    found = judge([Dossier("file", {"stream": (record(body=HOSTILE[shape]),)})], known_cases())
+    assert not [r.id for r in found if r.verdict is Verdict.HARNESS_ERROR]
+    assert [r.id for r in found if r.verdict is Verdict.FAIL]
