@@ -1,4 +1,4 @@
-"""Real components (a browser, node) are optional on a desk and demanded in CI.
+"""Real components (a browser, node, torch) are optional on a desk and demanded in CI.
 
 A test that needs one carries its marker and is skipped where it is missing; the packages of
 llama.cpp and of `transformers serve` are installed by fixtures of their own (tests/interop), which
@@ -11,12 +11,17 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Generator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIRED = os.environ.get("STREAMPROOF_REQUIRE_COMPONENTS", "") not in ("", "0")
+
+# Read by huggingface_hub at its import: no test looks for a model anywhere but on this machine.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
 
 def _command(name: str) -> Callable[[], bool]:
@@ -27,16 +32,22 @@ def _node() -> bool:
     return shutil.which("node") is not None and (ROOT / "node_modules/eventsource-parser").is_dir()
 
 
+def _torch() -> bool:
+    return find_spec("torch") is not None and find_spec("transformers") is not None
+
+
 COMPONENTS: dict[str, Callable[[], bool]] = {
     "chromium": _command("chromium"),
     "node": _node,
+    "torch": _torch,
 }
+HINTS = {"torch": " (make reference installs it)"}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for name, is_present in COMPONENTS.items():
         if item.get_closest_marker(name) is not None and not is_present():
-            pytest.skip(f"{name} is not installed")
+            pytest.skip(f"{name} is not installed{HINTS.get(name, '')}")
 
 
 def demanded(report: pytest.TestReport | pytest.CollectReport) -> None:

@@ -85,3 +85,25 @@ def test_what_is_set_up_is_not_set_up_again(checkout: Path) -> None:
     (checkout / ".venv" / "set-up").touch()
     done = make(checkout, "/no/such/python")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+TORCH = """
+import pytest
+
+@pytest.mark.torch
+def test_that_needs_torch(): pass
+"""
+
+
+def test_a_test_that_needs_torch_is_skipped_without_it_and_says_how_to_get_it(
+    tmp_path: Path,
+) -> None:
+    conftest = (ROOT / "tests" / "conftest.py").read_text()
+    (tmp_path / "conftest.py").write_text(conftest.replace('find_spec("torch")', "None"))
+    (tmp_path / "test_suite.py").write_text(TORCH)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = torch: the extra\n")
+    env = os.environ | {"STREAMPROOF_REQUIRE_COMPONENTS": ""}
+    words = [sys.executable, "-m", "pytest", "-rs"]
+    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert "torch is not installed (make reference installs it)" in done.stdout
+    assert "1 skipped" in done.stdout.splitlines()[-1]
