@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import trio
 
 from reference_server.clock import Clock
-from reference_server.engine.interface import Done, Engine, Event, Failure, Gauges, Work
+from reference_server.engine.interface import Done, Engine, Event, Failure, Gauges, Started, Work
 from reference_server.seams import After
 
 _LAST_WORDS = 1.0  # seconds
@@ -25,9 +25,13 @@ class Ticket:
     def __init__(self, bridge: Bridge, works: Sequence[Work]) -> None:
         self._bridge = bridge
         self._open = {work.id for work in works}
+        self.started = False
         self._send, self.events = trio.open_memory_channel[Event](math.inf)
 
     def deliver(self, event: Event) -> None:
+        if isinstance(event, Started):
+            self.started = True
+            return
         self._send.send_nowait(event)
         if isinstance(event, Done | Failure):
             self._open.discard(event.work)
@@ -38,8 +42,7 @@ class Ticket:
     def close(self) -> None:
         """Give up what still runs. Idempotent."""
         for work in self._open:
-            self._bridge.forget(work)
-            self._bridge.engine.cancel(work)
+            self._bridge.cancel(work)
         self._open = set()
         self._send.close()
         self.events.close()
@@ -48,7 +51,7 @@ class Ticket:
         """Its client is gone. Only a faulty server does anything but close it."""
         if after.leaks:
             for work in self._open:
-                self._bridge.forget(work)  # and the engine is never told
+                self._bridge.leak(work)
             self._open = set()
         if after.cuts:
             self._bridge.cut_all_but(self)
@@ -60,7 +63,7 @@ class Ticket:
     def fail(self, message: str, kind: str) -> None:
         """End every work of this exchange with a Failure that its client will see."""
         for work in tuple(self._open):
-            self._bridge.engine.cancel(work)
+            self._bridge.cancel(work)
             self.deliver(Failure(work, message, kind))
 
 
@@ -84,6 +87,7 @@ class Bridge:
         self._clock = clock or Clock()
         self._tickets: dict[str, Ticket] = {}
         self._wanted = trio.Event()
+        self.late_events = 0  # for requests that had gone already
 
     @property
     def gauges(self) -> Gauges:
@@ -91,7 +95,8 @@ class Bridge:
 
     @property
     def busy(self) -> bool:
-        return bool(self._tickets)
+        """Somebody waits for an answer, or the engine has not heard yet that nobody does."""
+        return bool(self._tickets) or not self.engine.idle
 
     def open(self, works: Sequence[Work]) -> Ticket:
         ticket = Ticket(self, works)
@@ -103,6 +108,18 @@ class Bridge:
 
     def forget(self, work: str) -> None:
         self._tickets.pop(work, None)
+
+    def cancel(self, work: str) -> None:
+        """The next step gives its places back; until then events of it are late."""
+        self.forget(work)
+        self.engine.cancel(work)
+        self._wanted.set()
+
+    def leak(self, work: str) -> None:
+        """Its places are kept for ever, and nobody hears of it. Only a faulty server does this."""
+        self.forget(work)
+        self.engine.pause(work)
+        self._wanted.set()
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -148,7 +165,7 @@ class Bridge:
 
     async def _step_until_idle(self) -> None:
         due = self._clock.now()
-        while self._tickets:
+        while not self.engine.idle:
             due += self._step_seconds + self._seat_seconds * self.engine.gauges.running
             await self._clock.sleep(max(0.0, due - self._clock.now()))
             # A late step does not make the next ones hurry: the pace is a floor, not a schedule.
@@ -157,5 +174,11 @@ class Bridge:
             if self._held:
                 continue
             for event in self.engine.step():
-                if (ticket := self._tickets.get(event.work)) is not None:
-                    ticket.deliver(event)
+                self._deliver(event)
+
+    def _deliver(self, event: Event) -> None:
+        ticket = self._tickets.get(event.work)
+        if ticket is None:
+            self.late_events += 1
+        else:
+            ticket.deliver(event)

@@ -14,12 +14,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from reference_server.engine import script, tokens
+from reference_server.engine.inbox import Cancel, Command, Inbox, Pause, Resume, Submit
 from reference_server.engine.interface import (
     Delta,
     Done,
     Event,
     FinishReason,
     Gauges,
+    Message,
+    Started,
     TokenLogprob,
     Work,
 )
@@ -29,7 +32,7 @@ from reference_server.engine.text import TextPath, spelled
 _ALTERNATIVES = tuple(b" w%d" % number for number in range(21))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Choice:
     """One sequence. `path` turns its tokens into text."""
 
@@ -41,6 +44,15 @@ class _Choice:
     unreported: int = 0  # tokens since the last Delta
     echoed: bool = False
 
+    @property
+    def owed(self) -> int:
+        """Tokens it may still generate."""
+        if self.path.stopped:
+            return 0
+        limit = self.work.sampling.max_tokens
+        end = len(self.tokens) if limit is None else min(limit, len(self.tokens))
+        return max(0, end - self.position)
+
 
 @dataclass(slots=True)
 class _Request:
@@ -49,7 +61,21 @@ class _Request:
     unfinished: int
     generated: int = 0
     started: bool = False
+    paused: bool = False
     choices: list[_Choice] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Counts:
+    """The counters of `Gauges`."""
+
+    steps: int = 0
+    tokens: int = 0
+    prompt_tokens: int = 0
+    submitted: int = 0
+    finished: int = 0
+    aborted: int = 0
+    late: int = 0
 
 
 class Seats:
@@ -73,6 +99,10 @@ class Seats:
             raise RuntimeError(f"choice {index} of {work} holds no seat to release")
         self._free += 1
 
+    @property
+    def free(self) -> int:
+        return self._free
+
     def holds(self, work: str, index: int) -> bool:
         return (work, index) in self._taken
 
@@ -90,54 +120,114 @@ class ScriptedEngine:
         if max_batch < 1:
             raise ValueError("max_batch must be at least 1")
         self._rng = random.Random(seed)
+        self._inbox = Inbox()
         self._requests: dict[str, _Request] = {}
         self._waiting: deque[_Choice] = deque()
         self._seats = Seats(max_batch)
-        self._steps = self._tokens = self._submitted = self._finished = self._aborted = 0
+        self._counts = _Counts()
+        self._gauges = Gauges(extra={"seats_taken": 0.0})
+
+    # -- verbs: any thread -------------------------------------------------------------------
 
     def submit(self, work: Work) -> None:
+        self._inbox.put(Submit(work))
+
+    def cancel(self, work: str) -> None:
+        self._inbox.put(Cancel(work))
+
+    def pause(self, work: str) -> None:
+        self._inbox.put(Pause(work))
+
+    def resume(self, work: str) -> None:
+        self._inbox.put(Resume(work))
+
+    def count_tokens(self, text: str) -> int:
+        return len(tokens.cut(text))
+
+    def chat_prompt(self, messages: Sequence[Message]) -> str:
+        said = "".join(f"<|{each.role}|>{each.content}<|end|>" for each in messages)
+        return f"{said}<|assistant|>"
+
+    @property
+    def gauges(self) -> Gauges:
+        return self._gauges
+
+    # -- the step ----------------------------------------------------------------------------
+
+    @property
+    def idle(self) -> bool:
+        admissible = self._waiting and self._seats.free
+        return not (self._inbox or admissible or any(self._running()))
+
+    def step(self) -> Iterator[Event]:
+        for command in self._inbox.drain():
+            self._apply(command)
+        yield from self._admit()
+        running = tuple(self._running())
+        self._counts.steps += bool(running)
+        for choice in running:
+            yield from self._advance(choice)
+        self._gauges = self._measured()
+
+    def _running(self) -> Iterator[_Choice]:
+        """The seated choices, but for those that are paused."""
+        return (choice for choice in self._seats if not self._requests[choice.work.id].paused)
+
+    def _apply(self, command: Command) -> None:
+        if isinstance(command, Submit):
+            self._accept(command.work)
+        elif (request := self._requests.get(command.work)) is None:
+            self._counts.late += 1
+        elif isinstance(command, Cancel):
+            self._forget(command.work)
+        else:
+            request.paused = isinstance(command, Pause)
+
+    def _accept(self, work: Work) -> None:
         if work.id in self._requests:
             raise ValueError(f"request id {work.id} is in use")
         request = _Request(work, self.count_tokens(work.prompt), work.n)
         request.choices = [self._choice(work, index) for index in range(work.n)]
         self._requests[work.id] = request
         self._waiting.extend(request.choices)
-        self._submitted += 1
+        self._counts.submitted += 1
 
-    def cancel(self, work: str) -> bool:
-        if self._requests.pop(work, None) is None:
-            return False
+    def _forget(self, work: str) -> None:
+        del self._requests[work]
         self._waiting = deque(choice for choice in self._waiting if choice.work.id != work)
         for choice in self._seats:
             if choice.work.id == work:
                 self._seats.release(work, choice.index)
-        self._aborted += 1
-        return True
+        self._counts.aborted += 1
 
-    def step(self) -> Sequence[Event]:
+    def _admit(self) -> Iterator[Event]:
         while self._waiting and self._seats.take(self._waiting[0]):
-            self._requests[self._waiting.popleft().work.id].started = True
-        if not len(self._seats):
-            return ()
-        self._steps += 1
-        return [event for choice in self._seats for event in self._advance(choice)]
+            request = self._requests[self._waiting.popleft().work.id]
+            if not request.started:
+                request.started = True
+                self._counts.prompt_tokens += request.prompt_tokens
+                yield Started(request.work.id)
 
-    def count_tokens(self, text: str) -> int:
-        return len(tokens.cut(text))
-
-    @property
-    def gauges(self) -> Gauges:
-        started = sum(request.started for request in self._requests.values())
+    def _measured(self) -> Gauges:
+        requests = self._requests.values()
+        started = sum(request.started for request in requests)
+        counts = self._counts
         return Gauges(
-            steps=self._steps,
-            tokens=self._tokens,
+            steps=counts.steps,
+            tokens=counts.tokens,
+            prompt_tokens=counts.prompt_tokens,
             running=started,
-            waiting=len(self._requests) - started,
-            submitted=self._submitted,
-            finished=self._finished,
-            aborted=self._aborted,
+            waiting=len(requests) - started,
+            paused=sum(request.paused for request in requests),
+            submitted=counts.submitted,
+            finished=counts.finished,
+            aborted=counts.aborted,
+            late=counts.late,
+            owed=sum(choice.owed for request in requests for choice in request.choices),
             extra={"seats_taken": float(len(self._seats))},
         )
+
+    # -- one choice --------------------------------------------------------------------------
 
     def _choice(self, work: Work, index: int) -> _Choice:
         text = work.answer
@@ -182,16 +272,17 @@ class ScriptedEngine:
         choice.path.feed(raw, entry)
         choice.position += 1
         choice.unreported += 1
-        self._tokens += 1
+        self._counts.tokens += 1
         self._requests[choice.work.id].generated += 1
 
     def _leave(self, choice: _Choice) -> Iterator[Event]:
         self._seats.release(choice.work.id, choice.index)
         request = self._requests[choice.work.id]
+        request.choices.remove(choice)
         request.unfinished -= 1
         if not request.unfinished:
             del self._requests[choice.work.id]
-            self._finished += 1
+            self._counts.finished += 1
             yield Done(choice.work.id, request.prompt_tokens, request.generated)
 
 

@@ -20,7 +20,9 @@ from reference_server.engine.interface import (
     Event,
     Failure,
     FinishReason,
+    Message,
     Sampling,
+    Started,
     Work,
 )
 
@@ -37,6 +39,7 @@ class Seen:
     tokens: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     raw: dict[int, bytes] = field(default_factory=lambda: defaultdict(bytes))
     finish: dict[int, FinishReason] = field(default_factory=dict)
+    started: bool = False
     done: Done | None = None
 
 
@@ -54,13 +57,21 @@ class Watcher:
             assert event.work not in self.cancelled, f"an event for {event.work} after its cancel"
             assert self.seen[event.work].done is None, f"an event for {event.work} after its Done"
             assert not isinstance(event, Failure), event
-            if isinstance(event, Delta):
+            if isinstance(event, Started):
+                self._started(event)
+            elif isinstance(event, Delta):
                 self._delta(event)
             else:
                 self._done(event)
 
+    def _started(self, started: Started) -> None:
+        seen = self.seen[started.work]
+        assert not seen.started, f"{started} comes twice"
+        seen.started = True
+
     def _delta(self, delta: Delta) -> None:
         seen = self.seen[delta.work]
+        assert seen.started, f"{delta} comes before its Started"
         assert 0 <= delta.choice < self.works[delta.work].n
         assert delta.choice not in seen.finish, f"{delta} comes after the choice's finish"
         assert delta.text or delta.finish, f"{delta} carries nothing"
@@ -183,27 +194,43 @@ def at_most_the_batch_runs_and_first_come_is_first_served(make: Factory) -> None
     watcher = Watcher(works)
     for each in works:
         engine.submit(each)
-    appeared: list[str] = []
+    appeared: dict[str, None] = {}
     for _ in range(MOST_STEPS):
         before = engine.gauges.tokens
-        events = engine.step()
+        events = list(engine.step())
         assert engine.gauges.tokens - before <= 2
         watcher.take(events)
-        appeared += [event.work for event in events if event.work not in appeared]
+        appeared.update(dict.fromkeys(event.work for event in events))
         if all(watcher.seen[each.id].done for each in works):
             break
-    assert appeared == [each.id for each in works]
+    assert list(appeared) == [each.id for each in works]
+
+
+def a_verb_takes_effect_at_the_next_step(make: Factory) -> None:
+    engine = make(1)
+    assert _idle(engine)
+    engine.submit(work("w"))
+    assert not _idle(engine)
+    assert engine.gauges.submitted == 0
+    steps(engine, 1)
+    assert (engine.gauges.submitted, engine.gauges.running) == (1, 1)
+    engine.cancel("w")
+    assert engine.gauges.running == 1
+    assert not _idle(engine)
+    assert steps(engine, 1) == []
+    assert (engine.gauges.running, engine.gauges.aborted) == (0, 1)
+    assert _idle(engine)
 
 
 def a_cancel_frees_its_seat_for_the_next_step(make: Factory) -> None:
     engine = make(1)
     engine.submit(work("first"))
     engine.submit(work("second"))
-    engine.step()
+    steps(engine, 1)
     assert (engine.gauges.running, engine.gauges.waiting) == (1, 1)
-    assert engine.cancel("first")
+    engine.cancel("first")
     before = engine.gauges.tokens
-    assert all(event.work == "second" for event in engine.step())
+    assert {event.work for event in steps(engine, 1)} == {"second"}
     assert engine.gauges.tokens == before + 1
     assert (engine.gauges.running, engine.gauges.waiting, engine.gauges.aborted) == (1, 0, 1)
 
@@ -211,28 +238,105 @@ def a_cancel_frees_its_seat_for_the_next_step(make: Factory) -> None:
 def cancel_is_idempotent(make: Factory) -> None:
     engine = make(1)
     engine.submit(work("w"))
-    assert engine.cancel("w")
-    assert not engine.cancel("w")
-    assert not engine.cancel("never heard of")
-    assert engine.gauges.aborted == 1
+    for name in ("w", "w", "never heard of"):
+        engine.cancel(name)
+    assert steps(engine, 1) == []
+    assert (engine.gauges.aborted, engine.gauges.late) == (1, 2)
     engine.submit(work("w"))
+    assert steps(engine, 1)
+
+
+def a_cancel_that_comes_with_its_submit_never_runs(make: Factory) -> None:
+    engine = make(1)
+    engine.submit(work("w"))
+    engine.cancel("w")
+    steps(engine, 3)
+    gauges = engine.gauges
+    assert (gauges.tokens, gauges.submitted, gauges.aborted) == (0, 1, 1)
+
+
+def a_paused_request_keeps_its_seat_and_stands_still(make: Factory) -> None:
+    engine = make(1)
+    watcher = Watcher([work("w"), work("next")])
+    engine.submit(work("w"))
+    engine.submit(work("next"))
+    watcher.take(steps(engine, 2))
+    for _ in range(2):
+        engine.pause("w")
+    tokens = engine.gauges.tokens
+    assert steps(engine, 4) == []
+    gauges = engine.gauges
+    assert (gauges.tokens, gauges.paused, gauges.running, gauges.waiting) == (tokens, 1, 1, 1)
+    assert _idle(engine)
+    for _ in range(2):
+        engine.resume("w")
+    assert not _idle(engine)
+    while not watcher.seen["next"].done:
+        watcher.take(engine.step())
+    assert watcher.seen["w"].text == run(make(1), work("w"))["w"].text
+    assert engine.gauges.paused == 0
+
+
+def neighbours_of_a_paused_request_go_on(make: Factory) -> None:
+    engine = make(2)
+    watcher = Watcher([work("w"), work("next")])
+    engine.submit(work("w"))
+    engine.submit(work("next"))
+    watcher.take(steps(engine, 2))
+    engine.pause("w")
+    while not watcher.seen["next"].done:
+        watcher.take(engine.step())
+    assert watcher.seen["w"].done is None
+    assert watcher.seen["next"].text == run(make(1), work("next"))["next"].text
+    engine.cancel("w")
+    steps(engine, 1)
+    assert (engine.gauges.running, engine.gauges.paused) == (0, 0)
+
+
+def what_is_owed_falls_to_nothing(make: Factory) -> None:
+    engine = make(1)
+    engine.submit(work("a", sampling=replace(GREEDY, max_tokens=5)))
+    engine.submit(work("b", sampling=replace(GREEDY, max_tokens=5)))
+    owed = []
+    while not engine.idle:
+        steps(engine, 1)
+        owed.append(engine.gauges.owed)
+    assert 0 < owed[0] <= 10
+    assert owed == sorted(owed, reverse=True)
+    assert owed[-1] == 0
 
 
 def an_id_in_use_is_refused(make: Factory) -> None:
     engine = make(1)
     engine.submit(work("w"))
+    engine.submit(work("w"))
     with pytest.raises(ValueError, match="w"):
-        engine.submit(work("w"))
+        steps(engine, 1)
+
+
+def a_chat_prompt_holds_what_was_said(make: Factory) -> None:
+    said = (Message("system", "Be brief."), Message("user", "Where is 東京?"))
+    prompt = make(1).chat_prompt(said)
+    assert prompt.index("Be brief.") < prompt.index("Where is 東京?")
 
 
 def an_idle_step_does_nothing(make: Factory) -> None:
     engine = make(1)
-    assert list(engine.step()) == []
+    assert steps(engine, 1) == []
     assert engine.gauges.steps == 0
 
 
+def _idle(engine: Engine) -> bool:
+    return engine.idle
+
+
+def steps(engine: Engine, count: int) -> list[Event]:
+    """What so many steps give."""
+    return [event for _ in range(count) for event in engine.step()]
+
+
 def any_schedule_keeps_the_books(make: Factory, seed: int) -> None:
-    """Random submits, cancels and steps; the sums hold after each of them."""
+    """Random submits, cancels, pauses and steps; the sums hold after each of them."""
     rng = random.Random(seed)
     batch = rng.randint(1, 4)
     engine = make(batch)
@@ -244,23 +348,24 @@ def any_schedule_keeps_the_books(make: Factory, seed: int) -> None:
             watcher.works[fresh.id] = fresh
             engine.submit(fresh)
         if watcher.works and rng.random() < 0.15:
-            _cancel_one(engine, watcher, rng)
+            name = rng.choice(list(watcher.works))
+            engine.cancel(name)
+            if not watcher.seen[name].done:
+                watcher.cancelled.add(name)
+        if watcher.works and rng.random() < 0.3:
+            rng.choice((engine.pause, engine.resume, engine.resume))(rng.choice([*watcher.works]))
         _step(engine, watcher, batch)
         gauges = engine.gauges
         parts = gauges.running + gauges.waiting + gauges.finished + gauges.aborted
         assert gauges.submitted == parts, f"seed {seed}, turn {turn}: {gauges}"
-    while engine.gauges.running + engine.gauges.waiting:
+        assert gauges.aborted == len(watcher.cancelled), f"seed {seed}, turn {turn}"
+    for name in watcher.works:
+        engine.resume(name)
+    while not engine.idle:
         _step(engine, watcher, batch)
     left = [w for w in watcher.works if w not in watcher.cancelled and not watcher.seen[w].done]
     assert left == [], f"seed {seed}"
-
-
-def _cancel_one(engine: Engine, watcher: Watcher, rng: random.Random) -> None:
-    name = rng.choice(list(watcher.works))
-    open_ = watcher.seen[name].done is None and name not in watcher.cancelled
-    assert engine.cancel(name) is open_
-    if open_:
-        watcher.cancelled.add(name)
+    assert engine.gauges.running + engine.gauges.waiting + engine.gauges.paused == 0
 
 
 def _step(engine: Engine, watcher: Watcher, batch: int) -> None:
@@ -283,8 +388,14 @@ CONTRACT: tuple[Callable[[Factory], None], ...] = (
     greedy_answers_do_not_depend_on_neighbours,
     a_seed_makes_a_draw_reproducible,
     at_most_the_batch_runs_and_first_come_is_first_served,
+    a_verb_takes_effect_at_the_next_step,
     a_cancel_frees_its_seat_for_the_next_step,
+    a_cancel_that_comes_with_its_submit_never_runs,
     cancel_is_idempotent,
+    a_paused_request_keeps_its_seat_and_stands_still,
+    neighbours_of_a_paused_request_go_on,
+    what_is_owed_falls_to_nothing,
+    a_chat_prompt_holds_what_was_said,
     an_id_in_use_is_refused,
     an_idle_step_does_nothing,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 import pytest
 import trio
@@ -265,7 +265,7 @@ class Failing(ScriptedEngine):
         super().submit(work)
         self._left[work.id] = self._after
 
-    def step(self) -> Sequence[Event]:
+    def step(self) -> Iterator[Event]:
         events = list(super().step())
         for work in list(self._left):
             self._left[work] -= 1
@@ -274,7 +274,7 @@ class Failing(ScriptedEngine):
                 self.cancel(work)
                 events = [event for event in events if event.work != work]
                 events.append(Failure(work, "out of memory"))
-        return events
+        yield from events
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -305,10 +305,10 @@ def test_a_failure_after_the_first_token_is_one_error_event_and_the_end() -> Non
 
 
 class Broken(ScriptedEngine):
-    def step(self) -> Sequence[Event]:
+    def step(self) -> Iterator[Event]:
         if self.gauges.steps >= 3:
             raise ZeroDivisionError("a bug")
-        return super().step()
+        yield from super().step()
 
 
 def test_an_engine_that_raises_fails_its_streams_visibly() -> None:
