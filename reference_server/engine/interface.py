@@ -65,11 +65,14 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """One token with its bytes and log-probability, and the alternatives, best first."""
+    """One token with its bytes and log-probability, and the alternatives, best first.
+
+    `logprob` is None for the first token of an echoed prompt: nothing stands before it.
+    """
 
     token: str
     raw: bytes
-    logprob: float
+    logprob: float | None
     top: tuple[tuple[str, bytes, float], ...] = ()
 
 
@@ -131,6 +134,7 @@ class Gauges:
     submitted: int = 0
     finished: int = 0
     aborted: int = 0
+    failed: int = 0  # requests that got a Failure
     late: int = 0  # verbs for a request that had ended already
     owed: int = 0  # tokens that running and waiting requests may still generate
     free_blocks: int | None = None
