@@ -24,7 +24,8 @@ MOST_PROMPTS = 1_000_000
 INPUT, OUTPUT = Length("fixed", 128), Length("fixed", 64)
 FILE_AT_MOST = 256 << 20  # bytes
 # Common words that byte-pair vocabularies mostly hold whole, with their space.
-_WORDS = """time year people way day man thing woman life child world school state family student group
+_WORDS = """\
+time year people way day man thing woman life child world school state family student group
 country problem hand part place case week company system program question work number night
 point home water room mother area money story fact month lot right study book eye job word
 business issue side kind head house service friend father power hour game line end member law

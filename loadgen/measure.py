@@ -1,0 +1,221 @@
+"""One played request → one row of instants and counts. Pure; None is unknown, never 0.
+
+Every instant is when the read returned that brought the last byte of the event; events that one
+read brought share it. Tokens are what the server's usage says, never a count of events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from conformance import http1
+from conformance.capture import Capture, Json
+from conformance.chunks import Choice, Chunk, Kind, member
+from conformance.reading import Reading, read
+from loadgen.outcome import SUCCESSES, UNSENT, Fate, fate_of
+from loadgen.played import Played
+from loadgen.workload import Ask
+
+EXCERPT = 200  # bytes of what a failed request was told
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One scheduled request, measured. Instants are seconds on the recorder's clock.
+
+    `lateness`: from `intended` until the last byte was sent, the time to connect left out: what the
+    client itself added. `connecting`: None on a connection that was used before. `token_times`: of
+    every chunk with text (content, reasoning, refusal, a tool call). `first_answer`: of the first
+    that is not reasoning. `first_chunk_tokens`: how many tokens the first chunk with text brought.
+    `told`: the beginning of what a failed request was answered.
+    """
+
+    index: int
+    intended: float
+    fate: Fate
+    prompt_hash: str
+    input_asked: int | None = None
+    output_asked: int | None = None
+    started: float | None = None
+    sent: float | None = None
+    lateness: float | None = None
+    connecting: float | None = None
+    reused: bool | None = None
+    status: int | None = None
+    finish: str | None = None
+    detail: str | None = None
+    told: bytes = b""
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    first_chunk_tokens: int | None = None
+    first_byte: float | None = None
+    first_event: float | None = None
+    first_answer: float | None = None
+    last_event: float | None = None
+    token_times: tuple[float, ...] = ()
+    ended: float | None = None
+
+    @property
+    def success(self) -> bool:
+        return self.fate in SUCCESSES
+
+    @property
+    def was_sent(self) -> bool:
+        return self.fate not in UNSENT
+
+    @property
+    def first_token(self) -> float | None:
+        return self.token_times[0] if self.token_times else None
+
+    @property
+    def gaps(self) -> tuple[float, ...]:
+        """Times between neighbouring chunks with text; 0 where one read brought both."""
+        return tuple(b - a for a, b in pairwise(self.token_times))
+
+    @property
+    def stall(self) -> float | None:
+        """The longest gap."""
+        return max(self.gaps, default=None)
+
+    @property
+    def tpot(self) -> float | None:
+        """Seconds a token over the tokens after the first chunk with text."""
+        if self.completion_tokens is None or len(self.token_times) < 2:
+            return None
+        after = self.completion_tokens - (self.first_chunk_tokens or 1)
+        return (self.token_times[-1] - self.token_times[0]) / after if after > 0 else None
+
+
+def row_from(played: Played, ask: Ask, api: str, reading: Reading | None = None) -> Row:
+    """`reading`: of the capture, where the caller has read it already."""
+    row = Row(
+        played.index,
+        played.intended,
+        played.unsent or Fate.LEFT,
+        ask.prompt_hash,
+        ask.input_tokens,
+        ask.output_tokens,
+        played.started,
+    )
+    if played.capture is None:
+        return row
+    return _measured(row, played, played.capture, reading or read(played.capture, api=api))
+
+
+def _measured(row: Row, played: Played, capture: Capture, reading: Reading) -> Row:
+    fate = fate_of(reading)
+    times = tuple(chunk_times(reading))
+    timed = [(c, at) for c, at in zip(reading.chunks, times, strict=True) if at is not None]
+    texts = [(chunk, at) for chunk, at in timed if any(c.carries for c in chunk.choices)]
+    connecting = _connecting(played, capture)
+    usage = _usage(reading)
+    return Row(
+        index=row.index,
+        intended=row.intended,
+        fate=fate,
+        prompt_hash=row.prompt_hash,
+        input_asked=row.input_asked,
+        output_asked=row.output_asked,
+        started=row.started,
+        sent=capture.sent_at,
+        lateness=_lateness(played, capture, connecting),
+        connecting=connecting,
+        reused=None if capture.ordinal is None else capture.ordinal > 0,
+        status=reading.status,
+        finish=_finish(reading),
+        detail=capture.end.detail or capture.end.how.value,
+        told=b"" if fate in SUCCESSES else _told(reading),
+        prompt_tokens=_count(usage, "prompt_tokens"),
+        completion_tokens=_count(usage, "completion_tokens"),
+        first_chunk_tokens=_first_tokens(texts[0][0]) if texts else None,
+        first_byte=capture.reads[0].at if capture.reads else None,
+        first_event=timed[0][1] if timed else None,
+        first_answer=next((at for chunk, at in texts if _answers(chunk)), None),
+        last_event=timed[-1][1] if timed else None,
+        token_times=tuple(at for _, at in texts),
+        ended=capture.end.at,
+    )
+
+
+def chunk_times(reading: Reading) -> Iterator[float | None]:
+    """For every event, in order: when the read returned that brought its last byte."""
+    reads = iter(reading.capture.reads)
+    current = next(reads, None)
+    for chunk in reading.chunks:
+        end = reading.place(chunk.event.end - 1) + 1
+        while current is not None and current.end < end:
+            current = next(reads, None)
+        yield None if current is None else current.at
+
+
+def _connecting(played: Played, capture: Capture) -> float | None:
+    """Only the first exchange of a connection dialled it."""
+    if capture.ordinal != 0 or capture.connected_at is None or played.started is None:
+        return None
+    return max(0.0, capture.connected_at - played.started)
+
+
+def _lateness(played: Played, capture: Capture, connecting: float | None) -> float | None:
+    if capture.sent_at is not None:
+        return capture.sent_at - played.intended - (connecting or 0.0)
+    return None if played.started is None else played.started - played.intended
+
+
+def _usage(reading: Reading) -> Json:
+    """The last usage that is an object: servers that count on the way repeat it, growing."""
+    found = [chunk.usage for chunk in reading.chunks if chunk.kind is Kind.CHUNK]
+    return next((usage for usage in reversed(found) if isinstance(usage, dict)), None)
+
+
+def _count(usage: Json, key: str) -> int | None:
+    value = member(usage, key)
+    return value if type(value) is int and value >= 0 else None
+
+
+def _first_tokens(chunk: Chunk) -> int | None:
+    """How many tokens a chunk brought, from its own usage or log-probabilities; None: not said."""
+    if (counted := _count(_plain(chunk), "completion_tokens")) is not None:
+        return counted or None
+    listed = [_logprobs(choice) for choice in chunk.choices]
+    return sum(n or 0 for n in listed) or None
+
+
+def _plain(chunk: Chunk) -> Json:
+    return chunk.usage if isinstance(chunk.usage, dict) else None
+
+
+def _logprobs(choice: Choice) -> int | None:
+    for key in ("content", "tokens"):
+        listed = member(choice.logprobs, key)
+        if isinstance(listed, list):
+            return len(listed)
+    return None
+
+
+def _answers(chunk: Chunk) -> bool:
+    """Does it bring content, a refusal or a tool call?"""
+    return any(
+        choice.tools
+        or any(isinstance(said, str) and said for said in (choice.content, choice.refusal))
+        for choice in chunk.choices
+    )
+
+
+def _finish(reading: Reading) -> str | None:
+    choices = reading.life.choices if reading.life else ()
+    reasons = [reason for choice in choices for _, reason in choice.finishes]
+    return next((reason for reason in reasons if isinstance(reason, str)), None)
+
+
+def _told(reading: Reading) -> bytes:
+    """What a failed request was answered: the error, else the body, else the first bytes."""
+    for chunk in reading.chunks:
+        if chunk.kind is Kind.ERROR:
+            return chunk.event.data.encode("utf-8", "replace")[:EXCERPT]
+    return (reading.body or _unread(reading.head, reading.capture))[:EXCERPT]
+
+
+def _unread(head: http1.Head | None, capture: Capture) -> bytes:
+    return capture.received if head is None else b""

@@ -1,0 +1,125 @@
+"""What became of each scheduled request: exactly one fate, from a table without holes. Pure.
+
+The fates of a request that was sent are the outcomes of conformance's `lifecycle` and two more,
+for streams that end in order and give nobody an answer. Scheduled = sent + dropped + cancelled.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from conformance.lifecycle import Outcome
+from conformance.reading import Reading
+
+
+class Fate(Enum):
+    """One for each scheduled request."""
+
+    COMPLETE = "complete"
+    COMPLETE_UNTERMINATED = "complete-unterminated"  # finished, but no sentinel
+    TOKENLESS = "tokenless"  # finished, and not one token came
+    UNFINISHED = "unfinished"  # the sentinel, but a choice has no finish reason
+    NOT_CONNECTED = "not-connected"
+    TLS_FAILED = "tls-failed"
+    REFUSED = "refused"  # an HTTP status of 400 or more
+    NO_ANSWER = "no-answer"
+    UNREADABLE = "unreadable"
+    EMPTY = "empty"
+    ERROR_BEFORE_TOKEN = "error-before-token"
+    ERROR_AFTER_TOKEN = "error-after-token"
+    TRUNCATED = "truncated"
+    STALLED = "stalled"
+    OVER_LONG = "over-long"  # our bound
+    LEFT = "left"  # we hung up
+    DROPPED = "dropped"  # its time came and a limit of ours did not let it go
+    CANCELLED = "cancelled"  # the run was interrupted before its time
+
+
+SUCCESSES = frozenset({Fate.COMPLETE, Fate.COMPLETE_UNTERMINATED})
+UNSENT = frozenset({Fate.DROPPED, Fate.CANCELLED})
+# Nobody's failure: the run was interrupted.
+OURS = frozenset({Fate.LEFT, Fate.CANCELLED})
+
+
+class Lack(Enum):
+    """What a stream that ended in order lacks all the same."""
+
+    NOTHING = "nothing"
+    FINISH = "finish"  # a choice without a finish reason
+    TOKEN = "token"  # no content, reasoning, refusal or tool call at all
+
+
+_SAME = {
+    Outcome.NOT_CONNECTED: Fate.NOT_CONNECTED,
+    Outcome.TLS_FAILED: Fate.TLS_FAILED,
+    Outcome.REFUSED: Fate.REFUSED,
+    Outcome.NO_ANSWER: Fate.NO_ANSWER,
+    Outcome.UNREADABLE: Fate.UNREADABLE,
+    Outcome.LEFT: Fate.LEFT,
+    Outcome.EMPTY: Fate.EMPTY,
+    Outcome.ERROR_BEFORE_TOKEN: Fate.ERROR_BEFORE_TOKEN,
+    Outcome.ERROR_AFTER_TOKEN: Fate.ERROR_AFTER_TOKEN,
+    Outcome.TRUNCATED: Fate.TRUNCATED,
+    Outcome.STALLED: Fate.STALLED,
+    Outcome.OVER_LONG: Fate.OVER_LONG,
+}
+FATES: Mapping[tuple[Outcome, Lack], Fate] = {
+    **{(outcome, lack): fate for outcome, fate in _SAME.items() for lack in Lack},
+    (Outcome.COMPLETE, Lack.NOTHING): Fate.COMPLETE,
+    (Outcome.COMPLETE, Lack.FINISH): Fate.UNFINISHED,
+    (Outcome.COMPLETE, Lack.TOKEN): Fate.TOKENLESS,
+    (Outcome.COMPLETE_UNTERMINATED, Lack.NOTHING): Fate.COMPLETE_UNTERMINATED,
+    (Outcome.COMPLETE_UNTERMINATED, Lack.FINISH): Fate.UNFINISHED,
+    (Outcome.COMPLETE_UNTERMINATED, Lack.TOKEN): Fate.TOKENLESS,
+}
+
+
+def fate_of(reading: Reading) -> Fate:
+    """The fate of one streamed request that was sent."""
+    if reading.outcome is None:
+        raise ValueError("expected the reading of a request for a stream")
+    return FATES[reading.outcome, lack_of(reading)]
+
+
+def lack_of(reading: Reading) -> Lack:
+    """A token that is missing tells more than a finish that is."""
+    life = reading.life
+    if life is None:
+        return Lack.NOTHING
+    if not any(piece.carries for choice in life.choices for _, piece in choice.pieces):
+        return Lack.TOKEN
+    return Lack.FINISH if life.unfinished else Lack.NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """The books of a run. `of`: fate → requests, only those that occurred."""
+
+    scheduled: int
+    sent: int
+    dropped: int
+    cancelled: int
+    succeeded: int
+    failed: int  # neither a success nor ours
+    of: Mapping[Fate, int]
+
+
+def sums(fates: Iterable[Fate]) -> Sums:
+    """Scheduled = sent + dropped + cancelled, and sent = succeeded + failed + left."""
+    counts = Counter(fates)
+    scheduled = counts.total()
+    dropped, cancelled = counts[Fate.DROPPED], counts[Fate.CANCELLED]
+    succeeded = sum(counts[fate] for fate in SUCCESSES)
+    ours = dropped + sum(counts[fate] for fate in OURS)
+    return Sums(
+        scheduled=scheduled,
+        sent=scheduled - dropped - cancelled,
+        dropped=dropped,
+        cancelled=cancelled,
+        succeeded=succeeded,
+        failed=scheduled - succeeded - ours,
+        of={fate: counts[fate] for fate in Fate if counts[fate]},
+    )
