@@ -87,14 +87,16 @@ class Sequence:
 
     def accept(self, token: Token, vocabulary: Vocabulary) -> None:
         """Take the next token. A token that ends the choice is counted, but is no text."""
+        sampling = self.request.work.sampling
+        if len(self.generated) == sampling.min_tokens:
+            self.path.watch(sampling.stop)
         self.generated.append(token.id)
         self.unreported.append(token.id)
         self.request.generated += 1
         if self._ends_with(token.id, vocabulary.ends):
             self.finish = FinishReason.STOP
             return
-        wanted = self.request.work.sampling.logprobs
-        entry = None if wanted is None else logprob(token, vocabulary)
+        entry = None if sampling.logprobs is None else logprob(token, vocabulary)
         vocabulary.spell(self.path, token.id, entry)
         if self.path.stopped:
             self.finish = FinishReason.STOP

@@ -112,11 +112,15 @@ class StopGate:
     """
 
     def __init__(self, stops: Sequence[str] = ()) -> None:
-        self._matchers = [_Matcher(stop) for stop in stops if stop]
+        self.watch(stops)
         self._held: list[Char] = []
         self._base = 0  # index of the first held character
         self._seen = 0
         self.stopped = False
+
+    def watch(self, stops: Sequence[str]) -> None:
+        """Look for these from the next character on."""
+        self._matchers = [_Matcher(stop) for stop in stops if stop]
 
     def feed(self, chars: Sequence[Char]) -> list[Char]:
         """The characters that became certain."""
@@ -179,6 +183,10 @@ class TextPath:
     def stopped(self) -> bool:
         """A stop string was found: nothing more comes."""
         return self._gate.stopped
+
+    def watch(self, stops: Sequence[str]) -> None:
+        """Look for these stop strings from the next character on: those before it do not count."""
+        self._gate.watch(stops)
 
     def feed(self, raw: bytes, entry: TokenLogprob | None = None) -> None:
         self._chars += self._gate.feed(self._utf8.feed(raw))

@@ -150,7 +150,7 @@ class FakeRunner:
         self._pass(Pass(names, first, first + 1, False), work)
         return [self._next(self.slots[row.slot], row.table) for row in rows]
 
-    def _pass(self, done: Pass, work: list[tuple[Sequence[int], tuple[int, ...]]]) -> None:
+    def _pass(self, done: Pass, work: Sequence[tuple[Sequence[int], tuple[int, ...]]]) -> None:
         self.passes.append(done)
         for place, (number, (table, tokens)) in enumerate(zip(done.slots, work, strict=True)):
             if 2 * place >= len(work) - 1:
