@@ -65,7 +65,7 @@ class Prefilled:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One running choice in a decode step: its newest token, not in the cache yet, at `position`."""
+    """One running choice in a decode step; `token`, its newest, is to be cached at `position`."""
 
     slot: int
     token: int
