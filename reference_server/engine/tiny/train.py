@@ -1,0 +1,177 @@
+"""Trains the embedded model from nothing and writes its folder. Not imported by the server.
+
+    python -m reference_server.engine.tiny.train --out FOLDER [--steps N] [--seed N] [--cldr FOLDER]
+
+One thread, so that equal seeds give equal losses on a machine. README.md has the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
+
+from reference_server.engine.tiny import cldr, spelling
+from reference_server.engine.tiny.corpus import Corpus, Document, spelling_texts
+from reference_server.engine.tiny.phrases import LANGUAGES
+
+CONTEXT = 4096
+# Rows × tokens of a step and how often: short ones to learn fast, long ones to reach far.
+SHAPES = {(8, 256): 0.6, (4, 512): 0.28, (2, 1024): 0.12}
+GIVEN = 0.1  # weight of the tokens that a user, not the model, would write
+PEAK, FLOOR, WARM_UP = 3e-3, 0.02, 60  # learning rate, its last share of the peak, steps
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """`ids` and `weights`: tensors [rows, tokens]; a token's weight is that of foretelling it."""
+
+    ids: Any
+    weights: Any
+
+
+class Reader:
+    """Cuts documents into rows of tokens; a row begins with a document and ends inside of one."""
+
+    def __init__(self, corpus: Corpus, tokenizer: Any, seed: int) -> None:
+        self._corpus, self._tokenizer = corpus, tokenizer
+        self._rng = random.Random(f"documents {seed}")
+        self._bos, self._end = (tokenizer.token_to_id(t) for t in (spelling.BOS, spelling.END))
+        self._roles = {r: tokenizer.token_to_id(t) for r, t in spelling.ROLES.items()}
+
+    def batch(self) -> Batch:
+        ((rows, tokens),) = self._rng.choices(list(SHAPES), list(SHAPES.values()))
+        filled = [self._row(tokens) for _ in range(rows)]
+        ids = torch.tensor([[token for token, _ in row] for row in filled])
+        return Batch(ids, torch.tensor([[weight for _, weight in row] for row in filled]))
+
+    def _row(self, tokens: int) -> list[tuple[int, float]]:
+        row: list[tuple[int, float]] = []
+        while len(row) < tokens:
+            row += self.tokens(self._corpus.document(self._rng, tokens))
+        return row[:tokens]
+
+    def tokens(self, document: Document) -> Iterator[tuple[int, float]]:
+        """Each token with its weight; as the chat template would write it, or plain."""
+        yield self._bos, 0.0
+        for piece in document:
+            weight = 1.0 if piece.learned else GIVEN
+            if piece.role is not None:
+                yield self._roles[piece.role], GIVEN
+            for token in self._tokenizer.encode(piece.text, add_special_tokens=False).ids:
+                yield token, weight
+            if piece.role is not None or piece is document[-1]:
+                yield self._end, weight
+
+
+def untrained(entries: int, seed: int) -> Any:
+    """The model before its first step, float32."""
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=entries,
+        hidden_size=192,
+        intermediate_size=512,
+        num_hidden_layers=4,
+        num_attention_heads=6,
+        num_key_value_heads=3,
+        head_dim=32,
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=True,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    return LlamaForCausalLM(config)
+
+
+def _share(step: int, steps: int) -> float:
+    """The learning rate's share of the peak: up in a line, down as a cosine."""
+    if step < WARM_UP:
+        return (step + 1) / WARM_UP
+    down = (step - WARM_UP) / max(1, steps - WARM_UP)
+    return FLOOR + (1 - FLOOR) * 0.5 * (1 + math.cos(math.pi * down))
+
+
+def _optimizers(model: Any) -> list[Any]:
+    """Muon for the matrices inside, AdamW for the embedding and the norms."""
+    inner = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n]
+    outer = [p for n, p in model.named_parameters() if p.ndim != 2 or "embed" in n]
+    return [
+        torch.optim.Muon(inner, lr=PEAK, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(outer, lr=PEAK, betas=(0.9, 0.95), weight_decay=0.0, fused=True),
+    ]
+
+
+def loss_of(model: Any, batch: Batch) -> Any:
+    """Mean negative log-likelihood a token, weighted; in nats."""
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = model(input_ids=batch.ids[:, :-1], use_cache=False).logits
+    each = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1).float(), batch.ids[:, 1:].flatten(), reduction="none"
+    )
+    weights = batch.weights[:, 1:].flatten()
+    return (each * weights).sum() / weights.sum()
+
+
+def train(model: Any, reader: Reader, steps: int) -> Iterator[float]:
+    """Train in place; the loss of every step, `steps` of them."""
+    optimizers = _optimizers(model)
+    rates = [
+        torch.optim.lr_scheduler.LambdaLR(each, lambda step: _share(step, steps))
+        for each in optimizers
+    ]
+    model.train()
+    for _ in range(steps):
+        loss = loss_of(model, reader.batch())
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for each, rate in zip(optimizers, rates, strict=True):
+            each.step()
+            rate.step()
+            each.zero_grad()
+        yield float(loss.detach())
+
+
+def save(model: Any, tokenizer: Any, folder: Path) -> None:
+    """The folder that `from_pretrained` reads, weights in bfloat16."""
+    model.to(torch.bfloat16).eval()
+    model.generation_config = GenerationConfig(pad_token_id=0, bos_token_id=1, eos_token_id=2)
+    model.save_pretrained(folder)
+    spelling.save(tokenizer, folder, CONTEXT)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="train", description="train the embedded model")
+    parser.add_argument("--out", type=Path, required=True, help="the model's folder")
+    parser.add_argument("--steps", type=int, default=6000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cldr", type=Path, default=cldr.FOLDER)
+    asked = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    names = {tongue: cldr.read(asked.cldr, tongue) for tongue in LANGUAGES}
+    tokenizer = spelling.learn(spelling_texts(names, asked.seed))
+    model = untrained(tokenizer.get_vocab_size(), asked.seed)
+    reader = Reader(Corpus(names), tokenizer, asked.seed)
+    recent: list[float] = []
+    began = time.monotonic()
+    for step, loss in enumerate(train(model, reader, asked.steps), 1):
+        recent.append(loss)
+        if step % 50 == 0 or step == asked.steps:
+            mean = sum(recent) / len(recent)
+            seconds = time.monotonic() - began
+            print(json.dumps({"step": step, "loss": round(mean, 4), "s": round(seconds)}))
+            recent.clear()
+    save(model, tokenizer, asked.out)
+
+
+if __name__ == "__main__":
+    main()
