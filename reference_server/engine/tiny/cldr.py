@@ -27,8 +27,8 @@ def read(folder: Path, language: str) -> Names:
 
     Raises OSError where the package is not installed.
     """
-    said = ElementTree.parse(folder / "annotations" / f"{language}.xml")
-    main = ElementTree.parse(folder / "main" / f"{language}.xml")
+    said = ElementTree.parse(folder / "annotations" / f"{language}.xml").getroot()
+    main = ElementTree.parse(folder / "main" / f"{language}.xml").getroot()
     return Names(
         {e.attrib["cp"]: e.text or "" for e in said.iter("annotation") if "type" in e.attrib},
         _named(main, "territory"),
@@ -36,7 +36,7 @@ def read(folder: Path, language: str) -> Names:
     )
 
 
-def _named(tree: ElementTree.ElementTree, tag: str) -> dict[str, str]:
+def _named(tree: ElementTree.Element, tag: str) -> dict[str, str]:
     """Code → name; alternatives (short, variant) are left out, and so is "same as the parent"."""
     found = (e for e in tree.iter(tag) if "type" in e.attrib and "alt" not in e.attrib)
     return {e.attrib["type"]: e.text for e in found if e.text and e.text != "↑↑↑"}

@@ -1,4 +1,4 @@
-"""What an echo is asked for: words, sentences, names, emoji, code, and odd strings of any script."""
+"""What an echo is asked for: words, sentences, names, emoji, code, odd strings of any script."""
 
 from __future__ import annotations
 

@@ -374,7 +374,7 @@ PLACES = (
     "along the road",
     "in the first snow of the year",
 )
-WORDS = (
+_WORDS = (
     "apple between boat bread bridge candle cloud corner dance door dream early evening feather "
     "field fire forest friend garden glass gold green hammer harbour heavy hill house island "
     "kitchen ladder lamp leaf letter light little market meadow mirror moon morning mountain "
@@ -383,4 +383,5 @@ WORDS = (
     "spring square star stone story street summer sun sweet table thunder ticket tower train tree "
     "valley velvet village violet voice wall water weather west wheel white wide wind window "
     "winter wonder wood yellow zebra"
-).split()
+)
+WORDS = tuple(_WORDS.split())
