@@ -55,12 +55,13 @@ class KeyValueCache:
         self._keys = [torch.zeros(shape, dtype=dtype, device=device) for shape in shapes]
         self._values = [torch.zeros(shape, dtype=dtype, device=device) for shape in shapes]
         self._heads = [torch.arange(shape[1], device=device)[:, None] * slots for shape in shapes]
+        self._token_bytes = dtype.itemsize * max(x.kv_heads * x.head_dim for x in layers)
         self._room = (torch.empty(0, dtype=dtype, device=device),) * 2
 
     @property
     def token_bytes(self) -> int:
         """Of the keys of one token in one layer, the widest one."""
-        return max(keys.shape[1] * keys.shape[3] * keys.element_size() for keys in self._keys)
+        return int(self._token_bytes)
 
     def slots(self, table: Sequence[int], first: int, end: int) -> list[int]:
         """Where the positions from `first` to before `end` lie."""

@@ -4,10 +4,10 @@ A prompt's chunk is one pass over that sequence alone; a decode step is one pass
 token of every row. Rows are packed into `[1, T]` with the positions they have in their sequences.
 
 Batch invariance: a matrix product gives a row other last bits when other rows are with it, because
-the library chooses its loops by the number of rows. In multiples of four it chose alike wherever it
-was tried, on CPUs in float32. With `batch_invariant` rows are therefore padded to a multiple of four
-and attend one after the other, those of a chunk too. The numbers of a token then depend on its
-sequence alone: not on company, not on where the prompt was cut, not on what was found in the cache.
+the library chooses its loops by the number of rows. In multiples of four it chose alike wherever
+that was tried, on CPUs in float32. With `batch_invariant` rows are therefore padded to a multiple
+of four and attend one after the other, those of a chunk too. The numbers of a token then depend on
+its sequence alone: not on company, on where its prompt was cut, or on what the cache held.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class TorchRunner:
         return out.logits[0, :kept].float()
 
     def _wanted(self, count: int, kept: int) -> Any:
-        """Which rows go through the head. Padded as well: it is a matrix product like the others."""
+        """Which rows go through the head: a matrix product like the others, so padded as well."""
         if count == kept:
             return 0  # transformers' word for all
         padding = -kept % PADDING if self._invariant else 0

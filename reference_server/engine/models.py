@@ -1,0 +1,191 @@
+"""From a name to an engine: find the model, let transformers read it, check it, size its cache.
+
+Everything that can be wrong with a model is found here, before the server listens, and said in one
+line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+)
+from transformers.utils import logging
+
+from reference_server.engine.attention import ModelError
+from reference_server.engine.batching import BatchingEngine
+from reference_server.engine.blocks import needed
+from reference_server.engine.cache import KeyValueCache, LayerShape
+from reference_server.engine.probe import check_config, probe, survey
+from reference_server.engine.sampling import Sampler
+from reference_server.engine.torch_runner import TorchRunner
+from reference_server.engine.vocabulary import TokenizerVocabulary
+
+__all__ = ["ModelError", "load", "runner_for"]
+
+TINY = "tiny"
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+CACHE_BYTES = 2 * 1024**3  # what the cache takes at most, unless its blocks are given
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What transformers is told: a folder or a hub id, and the GGUF file in the folder, if any."""
+
+    place: str
+    options: dict[str, str]
+
+
+def load(
+    name: str,
+    *,
+    device: str = "cpu",
+    dtype: str = "float32",
+    max_batch: int = 16,
+    kv_blocks: int | None = None,
+    block_size: int = 16,
+    prefill_chunk: int = 256,
+    prefix_sharing: bool = True,
+    batch_invariant: bool = False,
+    seed: int | None = None,
+) -> BatchingEngine:
+    """An engine over the model `name`: "tiny", a folder, a GGUF file, or a hub id.
+
+    `kv_blocks` of `block_size` tokens are the cache; None: enough for `max_batch` full contexts, at
+    most `CACHE_BYTES`. Raises ModelError, whose message is one line.
+    """
+    with _in_one_line(name):
+        kind = _checked(device, dtype)
+        model, tokenizer = _read(find(name), kind, device)
+        runner, vocabulary = runner_for(
+            model,
+            tokenizer,
+            max_batch=max_batch,
+            kv_blocks=kv_blocks,
+            block_size=block_size,
+            batch_invariant=batch_invariant,
+        )
+        return BatchingEngine(
+            runner,
+            vocabulary,
+            max_batch=max_batch,
+            prefill_chunk=prefill_chunk,
+            prefix_sharing=prefix_sharing,
+            seed=seed,
+        )
+
+
+def runner_for(
+    model: Any,
+    tokenizer: Any,
+    *,
+    max_batch: int,
+    kv_blocks: int | None = None,
+    block_size: int = 16,
+    batch_invariant: bool = False,
+) -> tuple[TorchRunner, TokenizerVocabulary]:
+    """A checked model behind the two doors. Raises ModelError."""
+    check_config(model.config)
+    layers = survey(model)
+    width = probe(model, layers, batch_invariant=batch_invariant)
+    context = model.config.max_position_embeddings
+    if kv_blocks is None:
+        kv_blocks = _default_blocks(layers, model.dtype, max_batch, context, block_size)
+    cache = KeyValueCache(
+        layers, blocks=kv_blocks, block_size=block_size, dtype=model.dtype, device=model.device
+    )
+    vocabulary = TokenizerVocabulary(tokenizer, model.generation_config.eos_token_id)
+    sampler = Sampler(max_batch, width, vocabulary.ends, model.device)
+    runner = TorchRunner(model, cache, sampler, context=context, batch_invariant=batch_invariant)
+    return runner, vocabulary
+
+
+@contextmanager
+def _in_one_line(name: str) -> Iterator[None]:
+    """What transformers says in paragraphs, in one line that begins with the model's name."""
+    try:
+        yield
+    except (ModelError, OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+        first = str(error).strip().partition("\n")[0]
+        kind = "" if isinstance(error, ModelError) else f"{type(error).__name__}: "
+        raise ModelError(f"model {name}: {kind}{first}") from error
+
+
+def _checked(device: str, dtype: str) -> Any:
+    if device.split(":")[0] not in ("cpu", "cuda"):
+        raise ModelError(f"device {device} is not supported; cpu and cuda are")
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise ModelError("there is no CUDA device here")
+    if dtype not in DTYPES:
+        raise ModelError(f"dtype {dtype} is not supported; {' and '.join(DTYPES)} are")
+    return DTYPES[dtype]
+
+
+def find(name: str) -> Source:
+    """Where the model is. What is no path here may be one of the hub's models."""
+    if name == TINY:
+        return Source(str(files("reference_server.engine.tiny") / "model"), {})
+    path = Path(name).expanduser()
+    if path.is_file():
+        if path.suffix != ".gguf":
+            raise ModelError("a file, but not a .gguf; a model's folder is named as a whole")
+        return Source(str(path.parent), {"gguf_file": path.name})
+    if path.is_dir():
+        return _in_folder(path)
+    if name.startswith(("/", ".", "~")) or name.count("/") != 1:
+        raise ModelError("there is no such folder or file")
+    return Source(name, {})
+
+
+def _in_folder(folder: Path) -> Source:
+    if (folder / "config.json").exists():
+        return Source(str(folder), {})
+    found = sorted(folder.glob("*.gguf"))
+    if len(found) != 1:
+        raise ModelError(f"the folder has no config.json and {len(found)} .gguf files")
+    return Source(str(folder), {"gguf_file": found[0].name})
+
+
+def _read(source: Source, dtype: Any, device: str) -> tuple[Any, Any]:
+    """Model and tokenizer, as transformers reads them. No code of the model's own is run."""
+    logging.disable_progress_bar()
+    config = AutoConfig.from_pretrained(source.place, **source.options)
+    check_config(config)
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise ModelError(f"a {config.model_type} model does not generate text")
+    tokenizer = _tokenizer(source)
+    model, notes = AutoModelForCausalLM.from_pretrained(
+        source.place,
+        **source.options,
+        dtype=dtype,
+        attn_implementation="eager",
+        output_loading_info=True,
+    )
+    if missing := notes["missing_keys"]:
+        raise ModelError(f"{len(missing)} tensors are not in its files, {min(missing)} is one")
+    return model.eval().to(device), tokenizer
+
+
+def _tokenizer(source: Source) -> Any:
+    try:
+        return AutoTokenizer.from_pretrained(source.place, **source.options)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError("there is no tokenizer that transformers can read") from error
+
+
+def _default_blocks(
+    layers: Sequence[LayerShape], dtype: Any, max_batch: int, context: int, block_size: int
+) -> int:
+    elements = sum(2 * layer.kv_heads * layer.head_dim for layer in layers)
+    affordable: int = CACHE_BYTES // (elements * dtype.itemsize * block_size)
+    return max(1, min(max_batch * needed(context, block_size), affordable))
