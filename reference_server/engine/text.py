@@ -6,7 +6,8 @@ there, and no text that may still turn out to be the start of a stop string.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import codecs
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from reference_server.engine.interface import TokenLogprob
@@ -20,6 +21,9 @@ class Char:
 
     text: str
     size: int
+
+
+_ASCII = tuple(Char(chr(byte), 1) for byte in range(0x80))
 
 
 def _lead(byte: int) -> tuple[int, int, int] | None:
@@ -49,6 +53,8 @@ class Utf8:
         self._low, self._high = 0x80, 0xBF
 
     def feed(self, raw: bytes) -> list[Char]:
+        if not self._missing and raw.isascii():
+            return [_ASCII[byte] for byte in raw]
         out: list[Char] = []
         for byte in raw:
             if self._missing and not self._low <= byte <= self._high:
@@ -121,12 +127,17 @@ class StopGate:
     def watch(self, stops: Sequence[str]) -> None:
         """Look for these from the next character on."""
         self._matchers = [_Matcher(stop) for stop in stops if stop]
+        self._first = frozenset(matcher.stop[0] for matcher in self._matchers)
 
     def feed(self, chars: Sequence[Char]) -> list[Char]:
         """The characters that became certain."""
+        if self.stopped:
+            return []
+        if not self._held and self._first.isdisjoint([char.text for char in chars]):
+            self._seen += len(chars)  # nothing is open, and no stop string begins here
+            self._base = self._seen
+            return list(chars)
         for char in chars:
-            if self.stopped:
-                break
             self._held.append(char)
             for matcher in self._matchers:
                 matcher.feed(char.text, self._seen)
@@ -164,15 +175,63 @@ class StopGate:
         return out
 
 
+class Window:
+    """Text of token ids whose bytes nobody knows, by two decode calls: new = all - before.
+
+    `decode` turns ids to text, an unfinished character being up to `marks` U+FFFD. The window
+    begins one stretch before what is not shown yet, because a decoder may treat a text's first
+    token in its own way. What may be unfinished waits, but for three tokens only: a character has
+    four bytes at most, so what is unfinished for longer stays so.
+    """
+
+    _PATIENCE = 3  # tokens
+
+    def __init__(self, decode: Callable[[Sequence[int]], str], marks: int = 1) -> None:
+        self._decode, self._marks = decode, marks
+        self._ids: list[int] = []
+        self._known = 0  # ids of the stretch before, all shown
+        self._shown = 0  # characters of the window's text
+        self._waited = 0  # tokens since something was shown
+
+    def feed(self, token: int) -> str:
+        """The text that became certain with this token."""
+        self._ids.append(token)
+        text = self._decode(self._ids)
+        certain = self._certain(text)
+        self._waited = 0 if certain > self._shown or self._shown >= len(text) else self._waited + 1
+        if self._waited > self._PATIENCE:
+            certain, self._waited = len(text), 0
+        new = text[self._shown : certain]
+        self._shown = max(self._shown, certain)
+        if self._shown >= len(text):
+            self._advance()
+        return new
+
+    def _certain(self, text: str) -> int:
+        """Characters before what may be unfinished."""
+        marks = len(text) - len(text.rstrip(REPLACEMENT))
+        return len(text) - min(marks, self._marks)
+
+    def _advance(self) -> None:
+        """All is shown: the stretch before is not needed any more."""
+        del self._ids[: self._known]
+        self._known = len(self._ids)
+        self._shown = len(self._decode(self._ids))
+
+
 class TextPath:
     """The text of one choice, token by token, with its log-probabilities if they are asked for.
 
-    With log-probabilities, text leaves only at places that are both the end of a token and the end
-    of a character, so that the entries of a piece spell exactly that piece; the last entry is cut
-    to the bytes that are shown.
+    With log-probabilities (`aligned`), text leaves only at places that are both the end of a token
+    and the end of a character, so that the entries of a piece spell exactly that piece; the last
+    entry is cut to the bytes that are shown. A path that is not aligned takes no entries.
     """
 
     def __init__(self, stops: Sequence[str] = (), aligned: bool = False) -> None:
+        # Nothing to look for and nothing to align: the standard library's decoder does the same.
+        plain = not aligned and not any(stops)
+        self._plain = codecs.getincrementaldecoder("utf-8")("replace") if plain else None
+        self._text = ""
         self._utf8 = Utf8()
         self._gate = StopGate(stops)
         self._aligned = aligned
@@ -184,19 +243,21 @@ class TextPath:
         """A stop string was found: nothing more comes."""
         return self._gate.stopped
 
-    def watch(self, stops: Sequence[str]) -> None:
-        """Look for these stop strings from the next character on: those before it do not count."""
-        self._gate.watch(stops)
-
     def feed(self, raw: bytes, entry: TokenLogprob | None = None) -> None:
+        if self._plain is not None:
+            self._text += self._plain.decode(raw)
+            return
         self._chars += self._gate.feed(self._utf8.feed(raw))
-        if entry is not None:
+        if entry is not None and self._aligned:
             self._entries.append(entry)
 
     def take(self) -> tuple[str, tuple[TokenLogprob, ...]]:
         """What is certain and was not taken yet."""
+        if self._plain is not None:
+            text, self._text = self._text, ""
+            return text, ()
         chars, entries = self._boundary() if self._aligned else (len(self._chars), 0)
-        text = "".join(char.text for char in self._chars[:chars])
+        text = "".join([char.text for char in self._chars[:chars]])
         taken = tuple(self._entries[:entries])
         del self._chars[:chars]
         del self._entries[:entries]
@@ -204,6 +265,8 @@ class TextPath:
 
     def close(self) -> tuple[str, tuple[TokenLogprob, ...]]:
         """The rest, at the end: withheld text is released, an unfinished character dropped."""
+        if self._plain is not None:
+            return self.take()
         self._chars += self._gate.close()
         text = "".join(char.text for char in self._chars)
         return text, tuple(self._clipped(sum(char.size for char in self._chars)))
