@@ -158,7 +158,9 @@ class BatchingEngine:
 
     def _choice(self, request: Request, index: int) -> Choice:
         work, sampling = request.work, request.work.sampling
-        path = self._vocabulary.path((), sampling.logprobs is not None)
+        path = self._vocabulary.path(sampling.stop, sampling.logprobs is not None)
+        if sampling.min_tokens:
+            path.watch(())  # not yet
         limit = self._limit(len(request.prompt), sampling.max_tokens)
         if work.answer is None:
             return Choice(request, index, path, limit, FinishReason.LENGTH)

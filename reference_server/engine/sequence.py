@@ -88,7 +88,7 @@ class Sequence:
     def accept(self, token: Token, vocabulary: Vocabulary) -> None:
         """Take the next token. A token that ends the choice is counted, but is no text."""
         sampling = self.request.work.sampling
-        if len(self.generated) == sampling.min_tokens:
+        if sampling.min_tokens and len(self.generated) == sampling.min_tokens:
             self.path.watch(sampling.stop)
         self.generated.append(token.id)
         self.unreported.append(token.id)

@@ -243,6 +243,10 @@ class TextPath:
         """A stop string was found: nothing more comes."""
         return self._gate.stopped
 
+    def watch(self, stops: Sequence[str]) -> None:
+        """From the next character on look for these, of the stop strings that it was made with."""
+        self._gate.watch(stops)
+
     def feed(self, raw: bytes, entry: TokenLogprob | None = None) -> None:
         if self._plain is not None:
             self._text += self._plain.decode(raw)
