@@ -115,12 +115,17 @@ class FakeRunner:
     def __init__(self, block_size: int = 4, block_count: int = 512, context: int = 1024) -> None:
         self.block_size, self.block_count, self.context = block_size, block_count, context
         self.passes: list[Pass] = []
+        self.draws: list[Draw] = []
         self.fault: Callable[[Pass], None] = lambda _: None
+        self.refuses = False  # raises where a choice takes a slot
         self.slots: dict[int, _Slot] = {}
         self._cache: dict[tuple[int, int], Cell] = {}
 
     def open(self, slot: int, draw: Draw) -> None:
         demand(slot not in self.slots, "slot", slot, "is taken twice")
+        if self.refuses:
+            raise ValueError("no such bias")
+        self.draws.append(draw)
         self.slots[slot] = _Slot(draw, words(draw))
 
     def close(self, slot: int) -> None:

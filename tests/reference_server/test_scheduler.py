@@ -50,6 +50,9 @@ class Desk:
             self.scheduler.check_integrity()
         return done
 
+    def idle(self) -> bool:
+        return self.scheduler.idle
+
     def chunk(self, choice: Sequence) -> Chunk:
         chunk = self.scheduler.chunk(choice)
         self.scheduler.computed(choice, len(chunk.tokens))
@@ -248,17 +251,17 @@ def test_only_choices_with_a_newest_token_decode() -> None:
 
 def test_idle_is_when_nobody_may_go_on() -> None:
     desk = Desk(slots=1)
-    assert desk.scheduler.idle
+    assert desk.idle()
     seated, waiting = desk.queue("seated"), desk.queue("waiting")
-    assert not desk.scheduler.idle
+    assert not desk.idle()
     desk.prefill()
-    assert not desk.scheduler.idle
+    assert not desk.idle()
     seated.request.paused = True
-    assert desk.scheduler.idle  # the seat is taken
+    assert desk.idle()  # the seat is taken
     desk.scheduler.leave(seated)
-    assert not desk.scheduler.idle
+    assert not desk.idle()
     waiting.request.paused = True
-    assert desk.scheduler.idle
+    assert desk.idle()
 
 
 def test_the_integrity_check_sees_a_lost_seat_and_a_foreign_table() -> None:
