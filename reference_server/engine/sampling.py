@@ -100,9 +100,10 @@ class Sampler:
             if member:
                 group.add(slot)
         key, begin = _key(draw.seed, draw.choice), len(draw.prompt)
-        self._floats[slot] = torch.tensor(_floats(asked))
-        self._ints[slot] = torch.tensor([key, 0, asked.top_k or 0, asked.min_tokens, begin])
-        self._fill(slot, draw)
+        with torch.inference_mode():  # where the lists may have grown, so where they are written
+            self._floats[slot] = torch.tensor(_floats(asked))
+            self._ints[slot] = torch.tensor([key, 0, asked.top_k or 0, asked.min_tokens, begin])
+            self._fill(slot, draw)
 
     def close(self, slot: int) -> None:
         """Forget it. Idempotent."""
