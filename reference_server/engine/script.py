@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
+
+from reference_server.engine.interface import Message
 
 _COUNT = re.compile(r"count (?:up )?from (\d{1,6})(?: up)? to (\d{1,6})", re.IGNORECASE)
 _COUNT_ON = re.compile(r"count (?:up )?from (\d{1,6})", re.IGNORECASE)
@@ -35,6 +38,12 @@ def answer(prompt: str, rng: random.Random) -> str:
     """The whole text the model would give, were there no limit and no stop string."""
     asked = last_message(prompt)
     return _counted(asked) or _literal(asked) or _continued(prompt) or _words(rng)
+
+
+def chat_prompt(messages: Sequence[Message]) -> str:
+    """The scripted model's chat template."""
+    parts = [f"<|{message.role}|>{message.content}<|end|>" for message in messages]
+    return "".join(parts) + "<|assistant|>"
 
 
 def last_message(prompt: str) -> str:

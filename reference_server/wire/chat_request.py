@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
-from reference_server.engine.interface import Sampling
-from reference_server.engine.script import last_message
+from reference_server.engine.interface import Message, Sampling
+from reference_server.engine.script import chat_prompt, last_message
 from reference_server.wire import constrained, fields, request, sse_writer
 from reference_server.wire.errors import invalid
 from reference_server.wire.fields import Object
@@ -26,45 +27,39 @@ def chat(body: Object) -> Ask:
     for name in _UNSUPPORTED:
         if body.get(name) is not None:
             raise invalid(f"{name} is not supported", name, "unsupported_parameter")
-    prompt = _prompt(body)
+    messages = _messages(body)
+    prompt = chat_prompt(messages)
     calls = _calls(body, prompt)
     answer = None if calls else _formatted(body, prompt)
     sampling = _sampling(body, bool(calls))
-    ask = Ask("chat", model, (prompt,), sampling, calls=calls, answer=answer)
+    ask = Ask("chat", model, (prompt,), sampling, calls=calls, answer=answer, messages=messages)
     return request.common(ask, body)
 
 
 def _sampling(body: Object, calling: bool) -> Sampling:
-    base = request.sampling(body)
     limit = fields.integer(body, "max_tokens", 1, _TOKENS)
     newer = fields.integer(body, "max_completion_tokens", 1, _TOKENS)
+    base = request.sampling(body, limit if newer is None else newer)
     top = fields.integer(body, "top_logprobs", 0, 20)
     wanted = fields.boolean(body, "logprobs")
     if top is not None and not wanted:
         raise invalid("top_logprobs needs logprobs to be true", "top_logprobs")
-    return Sampling(
-        max_tokens=limit if newer is None else newer,
-        temperature=base.temperature,
-        seed=base.seed,
-        # A stop string is about text; cutting a call's arguments would leave no valid JSON.
-        stop=() if calling else base.stop,
-        logprobs=(top or 0) if wanted else None,
-    )
+    # A stop string is about text; cutting a call's arguments would leave no valid JSON.
+    stop = () if calling else base.stop
+    return replace(base, stop=stop, logprobs=(top or 0) if wanted else None)
 
 
 # -- messages ------------------------------------------------------------------------------------
 
 
-def _prompt(body: Object) -> str:
-    """The messages in the scripted model's chat template."""
+def _messages(body: Object) -> tuple[Message, ...]:
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise fields.wrong("messages", "a non-empty array of messages", messages)
-    parts = [_message(message, f"messages[{i}]") for i, message in enumerate(messages)]
-    return "".join(parts) + "<|assistant|>"
+    return tuple(_message(message, f"messages[{i}]") for i, message in enumerate(messages))
 
 
-def _message(message: Any, path: str) -> str:
+def _message(message: Any, path: str) -> Message:
     if not isinstance(message, dict):
         raise fields.wrong(path, "an object", message)
     role = message.get("role")
@@ -72,7 +67,7 @@ def _message(message: Any, path: str) -> str:
         raise fields.wrong(f"{path}.role", f"one of {', '.join(_ROLES)}", role)
     if role == "tool":
         fields.text(message, "tool_call_id", f"{path}.tool_call_id")
-    return f"<|{role}|>{_content(message, role, path)}<|end|>"
+    return Message(role, _content(message, role, path))
 
 
 def _content(message: Object, role: str, path: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from reference_server.wire.errors import ApiError, invalid
 
 Object = dict[str, Any]
+_IDS = 2**31
 
 
 def parse(body: bytes) -> Object:
@@ -74,6 +75,21 @@ def number(source: Object, name: str, low: float, high: float) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise wrong(name, f"a number from {low:g} to {high:g}", value)
     return float(value)
+
+
+def token_ids(source: Object, name: str, most: int) -> tuple[int, ...]:
+    """An array of up to `most` token ids; empty when absent or null."""
+    value = source.get(name)
+    if value is None:
+        return ()
+    if not isinstance(value, list) or len(value) > most or not all(map(is_token_id, value)):
+        raise wrong(name, f"an array of at most {most} token ids", value)
+    return tuple(value)
+
+
+def is_token_id(value: Any) -> bool:
+    """Whether some model could have it; which ids there are is the model's matter."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _IDS
 
 
 def boolean(source: Object, name: str, path: str | None = None) -> bool | None:

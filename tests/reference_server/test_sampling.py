@@ -70,8 +70,8 @@ def test_temperature_0_is_the_likeliest_token_among_rows_that_draw() -> None:
 
 
 def test_a_temperature_of_next_to_nothing_draws_the_likeliest_without_overflow() -> None:
-    rows = logits(2, 1) * 1e6
-    tokens = sampler(Sampling(temperature=1e-300), Sampling(temperature=1e-30)).sample(rows, [0, 1])
+    rows = logits(2, 1) * torch.tensor([[1.0], [1e6]])
+    tokens = sampler(Sampling(temperature=1e-300), Sampling(temperature=1e-37)).sample(rows, [0, 1])
     assert ids(tokens) == rows.argmax(-1).tolist()
 
 
