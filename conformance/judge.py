@@ -75,10 +75,21 @@ def judge(
     selected, for what they supersede. Raises UsageError when a case names a check that does not
     exist.
     """
+    return judge_trials(map(trial_from, dossiers), cases, policy, known)
+
+
+def judge_trials(
+    trials: Iterable[Trial],
+    cases: Sequence[Case],
+    policy: Policy | None = None,
+    known: Sequence[Case] = (),
+) -> tuple[Result, ...]:
+    """The same for whoever has read the captures already."""
     policy = policy or Policy()
     spoken: dict[str, dict[str, _Heard]] = {}  # by API and case id
-    for dossier in dossiers:
-        _hear_all(trial_from(dossier), cases, known, spoken)
+    for trial in trials:
+        _hear_all(trial, cases, known, spoken)
+        del trial  # it is large, and the next one is made now
     results = [
         _result(case, api, heard, policy)
         for api, heard in spoken.items()

@@ -17,7 +17,7 @@ from conformance.dossier import APIS
 from conformance.errors import UsageError
 from conformance.masking import Secret
 from conformance.plan import Cost, Limits, Plan, make_plan
-from conformance.run_options import DEFAULT_KEY
+from conformance.reach import api_key, door_from_args
 from conformance.scenarios import SCENARIOS
 from conformance.scenarios.scenario import default
 from conformance.script import Clocks
@@ -29,7 +29,6 @@ from conformance.target import (
     Url,
     load_target,
     parse_header,
-    parse_host_port,
     parse_url,
 )
 
@@ -111,7 +110,7 @@ class Setup:
 def setup_from_args(args: argparse.Namespace, environment: Mapping[str, str]) -> Setup:
     """Raises UsageError and SpecError for whatever cannot be."""
     target = _target(args)
-    key = _api_key(args, target, environment)
+    key = api_key(args, target, environment)
     known = _known(args)
     loopback = target.url.is_loopback
     return Setup(
@@ -166,43 +165,8 @@ def _target(args: argparse.Namespace) -> Target:
     )
 
 
-def _api_key(
-    args: argparse.Namespace, target: Target, environment: Mapping[str, str]
-) -> tuple[str, str] | None:
-    """(variable, key). A variable that was named must be set; the default one may be absent."""
-    name = target.api_key_env or DEFAULT_KEY
-    key = environment.get(name, "").strip()
-    if not key:
-        if target.api_key_env is not None:
-            raise UsageError(f"--api-key-env: the environment variable {name} is not set")
-        return None
-    if any(field.lower() == "authorization" for field, _ in target.headers):
-        return None
-    if not key.isascii() or not key.isprintable():
-        raise UsageError(f"{name}: expected printable ASCII in the API key")
-    return name, key
-
-
-def door_from_args(args: argparse.Namespace, url: Url) -> Door:
-    """The door that the connection options of a command describe. Raises UsageError."""
-    tls = None
-    if url.scheme == "https":
-        tls = tls_context(cacert=args.cacert, cert=args.cert, key=args.key, insecure=args.insecure)
-    to = parse_host_port(args.connect_to, "--connect-to") if args.connect_to else None
-    return Door(url.host, url.port, url.unix, to, _proxy(args.proxy), tls)
-
-
 def _metrics(text: str | None) -> Url | None:
     return None if text in (None, NO_METRICS) else parse_url(text)
-
-
-def _proxy(text: str | None) -> tuple[str, int] | None:
-    if text is None:
-        return None
-    url = parse_url(text)
-    if url.scheme != "http" or url.unix is not None or url.path:
-        raise UsageError(f"--proxy {text}: expected http://HOST:PORT")
-    return url.host, url.port
 
 
 def _apis(names: Sequence[str]) -> tuple[str, ...]:

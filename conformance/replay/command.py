@@ -18,6 +18,7 @@ from conformance.errors import RecordError, UsageError
 from conformance.findings import Result, Verdict
 from conformance.judge import Policy, judge
 from conformance.masking import Secret
+from conformance.reach import door_from_args
 from conformance.recorder import Recorder
 from conformance.replay.play import play
 from conformance.replay.script import Groups, groups, origin, secrets_for
@@ -25,7 +26,6 @@ from conformance.report.escape import terminal
 from conformance.report.output import Console
 from conformance.report.story import place
 from conformance.run_report import transport_failure
-from conformance.run_setup import door_from_args
 from conformance.script import Clocks
 from conformance.selection import find_case
 from conformance.specs import Case, known_cases

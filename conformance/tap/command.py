@@ -21,12 +21,12 @@ from conformance.dialects import OVERLAYS
 from conformance.errors import UsageError
 from conformance.judge import Policy
 from conformance.masking import Secret
+from conformance.reach import door_from_args
 from conformance.report import console, story
 from conformance.report.escape import terminal
 from conformance.report.model import Gating, Report, make_report
 from conformance.report.output import Console, Outputs
 from conformance.run_options import DEFAULT_KEY
-from conformance.run_setup import door_from_args
 from conformance.selection import Selection, check_clients, one_of, select
 from conformance.specs import Case, known_cases, load_profile
 from conformance.tap.judging import Job, Judge, Told
