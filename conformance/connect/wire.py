@@ -13,12 +13,13 @@ import ssl
 import struct
 import termios
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 import trio
 
 READ_SIZE = 64 * 1024
 DRAIN_AT_MOST = 4 * 1024 * 1024
+Address = tuple[int, Any]  # family and socket address, which are of many kinds
 
 
 class NotConnected(Exception):
@@ -96,10 +97,18 @@ class Plain:
         if sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = sock
+        self._is_greedy = False  # the last read did not wait
+
+    def peer(self) -> Address | None:
+        """The address at the other end, None where the connection is over already."""
+        with suppress(OSError):
+            return self._socket.family, self._socket.getpeername()
+        return None
 
     async def send(self, data: bytes) -> None:
+        """What the socket takes goes out before anybody else runs."""
+        await trio.lowlevel.checkpoint_if_cancelled()
         view = memoryview(data)
-        await trio.lowlevel.checkpoint()
         while view:
             try:
                 view = view[self._socket.send(view) :]
@@ -112,13 +121,18 @@ class Plain:
             self._socket.send(data)
 
     async def receive(self, limit: int = READ_SIZE) -> tuple[bytes, bool | None]:
-        # Without this a peer that always has a byte ready would keep our clocks from running.
-        await trio.lowlevel.checkpoint()
+        if self._is_greedy:
+            # Without this a peer that always has a byte ready would keep our clocks from running.
+            await trio.lowlevel.checkpoint()
+        else:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        self._is_greedy = True
         while True:
             try:
                 data = self._socket.recv(limit)
             except BlockingIOError:
                 await trio.lowlevel.wait_readable(self._socket)
+                self._is_greedy = False
             else:
                 waiting = self.waiting()
                 return data, None if waiting is None else waiting == 0

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import trio
 
 from conformance.capture import End, How
-from conformance.connect import Door, NotConnected, TlsCut, TlsFailed, Wire, connect, reason_of
+from conformance.connect import Dialler, NotConnected, TlsCut, TlsFailed, Wire, connect, reason_of
 from conformance.connect.wire import Plain
 from conformance.tap.request import Asked, Piece, Reader
 from conformance.tap.taking import MOST_STRAY, Budget, Taken, Taking
@@ -29,7 +29,7 @@ REST = 0.5  # seconds of silence after which a request is answered with 502, who
 class Tap:
     """What all lines share. `done` gets every exchange as it ends and must not wait."""
 
-    door: Door
+    dialler: Dialler
     authority: str
     origin: str  # scheme and authority of the upstream, for the record
     now: Callable[[], float]
@@ -40,9 +40,9 @@ class Tap:
     lines: Callable[[], int]
 
 
-async def serve(tap: Tap, stream: trio.SocketStream) -> None:
+async def serve(tap: Tap, accepted: socket.socket) -> None:
     """One client's connection, to its end."""
-    client = Plain(socket.socket(fileno=stream.socket.detach()))
+    client = Plain(accepted)
     try:
         await _Line(tap, client).run()
     finally:
@@ -67,7 +67,7 @@ class _Line:
         """The upstream is dialled at once, as without a tap the client would have dialled it."""
         try:
             with trio.fail_after(CONNECT):
-                self._upstream = await connect(self._tap.door)
+                self._upstream = await connect(self._tap.dialler.door, dialler=self._tap.dialler)
         except (NotConnected, TlsFailed) as error:
             return await self._refuse(type(error), str(error))
         except trio.TooSlowError:
@@ -83,12 +83,15 @@ class _Line:
 
     async def _relay(self, upstream: Wire) -> None:
         async with trio.open_nursery() as nursery:
-            scope = nursery.cancel_scope
-            nursery.start_soon(self._up, upstream, scope)
-            if await self._down(upstream):
-                with trio.move_on_after(HALF_OPEN):
-                    await self._client_done.wait()
-            scope.cancel()
+            nursery.start_soon(self._answer, upstream, nursery.cancel_scope)
+            # In this task, since what the client asked while we dialled has waited long enough.
+            await self._up(upstream, nursery.cancel_scope)
+
+    async def _answer(self, upstream: Wire, scope: trio.CancelScope) -> None:
+        if await self._down(upstream):
+            with trio.move_on_after(HALF_OPEN):
+                await self._client_done.wait()
+        scope.cancel()
 
     # -- from the client to the upstream -----------------------------------------------------------
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import socket
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import trio
 
-from conformance.connect import Door
+from conformance.connect import Dialler, Door
 from conformance.tap.judging import Told
 from conformance.tap.line import Tap, serve
 from conformance.tap.taking import Budget, Taken
@@ -17,6 +18,9 @@ from conformance.target import Url
 
 JudgeOf = Callable[[Taken], Awaitable[Told | None]]  # None: it could not be judged
 Log = Callable[[str], None]
+Start = Callable[[socket.socket], None]
+AT_ONCE = 64  # clients let in before the others get their turn
+FULL = 0.1  # seconds until the next try where the system has no more sockets
 
 
 @dataclass(slots=True)
@@ -44,11 +48,46 @@ class Proxy:
 
     async def run(self, listeners: list[trio.SocketListener]) -> None:
         """Relay until cancelled."""
-        origin, started = f"{self.upstream.scheme}://{self.upstream.authority}", self.clock()
-        tap = Tap(
-            door=self.door,
+        async with trio.open_nursery() as nursery:
+            tap = self._tap(Dialler(self.door, nursery.start_soon))
+
+            async def guarded(client: socket.socket) -> None:
+                try:
+                    await serve(tap, client)
+                except Exception as error:  # a defect of ours costs one connection, and is told
+                    self.log(f"internal error on a connection: {type(error).__name__}: {error}")
+
+            def start(client: socket.socket) -> None:
+                nursery.start_soon(guarded, client)
+
+            nursery.start_soon(self._judge_all)
+            for listener in listeners:
+                nursery.start_soon(self._accept, listener, start)
+
+    async def _accept(self, listener: trio.SocketListener, start: Start) -> None:
+        """Each client as it comes. Plain sockets: the next step is to dial the upstream."""
+        is_full = False
+        with socket.socket(fileno=listener.socket.detach()) as listening:
+            while True:
+                await trio.lowlevel.wait_readable(listening)
+                try:
+                    for _ in range(AT_ONCE):
+                        start(listening.accept()[0])
+                        is_full = False
+                except (BlockingIOError, ConnectionAbortedError):  # nobody else waits
+                    continue
+                except OSError as error:  # e.g. no descriptor left: others must end first
+                    if not is_full:
+                        self.log(f"a client has to wait: {error.strerror}")
+                    is_full = True
+                    await trio.sleep(FULL)
+
+    def _tap(self, dialler: Dialler) -> Tap:
+        started = self.clock()
+        return Tap(
+            dialler=dialler,
             authority=self.upstream.authority,
-            origin=origin,
+            origin=f"{self.upstream.scheme}://{self.upstream.authority}",
             now=lambda: self.clock() - started,
             wall=self.wall(),
             done=self._send.send_nowait,
@@ -56,16 +95,6 @@ class Proxy:
             numbers=itertools.count(1).__next__,
             lines=itertools.count().__next__,
         )
-
-        async def guarded(stream: trio.SocketStream) -> None:
-            try:
-                await serve(tap, stream)
-            except Exception as error:  # a defect of ours costs one connection, and is told
-                self.log(f"internal error on a connection: {type(error).__name__}: {error}")
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._judge_all)
-            await trio.serve_listeners(guarded, listeners)
 
     def abandon(self) -> None:
         """Do not wait for what is being judged."""

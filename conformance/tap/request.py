@@ -20,6 +20,14 @@ _REQUEST_LINE = re.compile(rb"([-!#$%&'*+.^_`|~0-9A-Za-z]+) ([\x21-\x7e\x80-\xff
 _BEGUN = re.compile(
     rb"[-!#$%&'*+.^_`|~0-9A-Za-z]{1,40}(?: [\x21-\x7e\x80-\xff]*(?: [HTP/.0-9]*)?)?\r?"
 )
+# A whole head as clients send it; whatever else is one is read line by line.
+_USUAL = re.compile(
+    rb"([-!#$%&'*+.^_`|~0-9A-Za-z]+) ([\x21-\x7e\x80-\xff]+) HTTP/1\.[0-9]\r\n"
+    rb"(?:[-!#$%&'*+.^_`|~0-9A-Za-z]+:[\t \x21-\x7e\x80-\xff]*\r\n)*\r\n"
+)
+_USUAL_HOST = re.compile(rb"(?im)^(host:[ \t]*)[^\r\n]*")
+_USUAL_FRAMING = re.compile(rb"(?im)^(content-length|transfer-encoding):[ \t]*([^\r\n]*)")
+_USUAL_LENGTH = re.compile(rb"[0-9]{1,15}")
 _HOST = re.compile(rb"(?i)(host[ \t]*:[ \t]*)[^\r\n]*(\r?\n)")
 _FRAMING = (b"content-length", b"transfer-encoding")
 
@@ -58,6 +66,7 @@ class Reader:
         self._head = bytearray()  # of the request that is being read, as passed on
         self._asked: Asked | None = None
         self._body: http1.Reader | None = None
+        self._left = 0  # bytes of the body, where a length alone frames it
 
     def feed(self, data: bytes) -> list[Piece]:
         """What to pass on now. Joined, and with `close`, it is what was fed but for Host."""
@@ -87,6 +96,31 @@ class Reader:
         return self._asked
 
     def _of_head(self, data: bytes) -> tuple[Piece | None, bytes]:
+        usual = self._of_usual_head(data) if self._at is _At.LINE else None
+        return usual or self._of_lines(data)
+
+    def _of_usual_head(self, data: bytes) -> tuple[Piece, bytes] | None:
+        """A head that is there as a whole and holds no surprise, fast: the answer waits for it."""
+        match = _USUAL.match(data)
+        if match is None or match.end() > MOST_LINE or match[1] == b"CONNECT":
+            return None
+        head = match[0]
+        framing = _USUAL_FRAMING.findall(head)
+        lengths = [value for name, value in framing if len(name) == len("content-length")]
+        if len(framing) != len(lengths) or len(lengths) > 1:
+            return None
+        if lengths and _USUAL_LENGTH.fullmatch(lengths[0]) is None:
+            return None
+        self._asked = asked = Asked(match[1], match[2])
+        self._left = int(lengths[0]) if lengths else 0
+        if self._left:
+            self._at, self._body = _At.BODY, None
+        else:
+            self._over()
+        passed = _USUAL_HOST.sub(lambda host: host[1] + self._authority, head)
+        return Piece(passed, asked, not self._left), data[len(head) :]
+
+    def _of_lines(self, data: bytes) -> tuple[Piece | None, bytes]:
         """All whole lines of this head in one piece."""
         out, begins, ends, at = bytearray(), None, False, 0
         while not ends and (end := data.find(b"\n", at) + 1):
@@ -151,7 +185,10 @@ class Reader:
         return False
 
     def _of_body(self, data: bytes) -> tuple[Piece | None, bytes]:
-        assert self._body is not None
+        if self._body is None:
+            now, rest = data[: self._left], data[self._left :]
+            self._left -= len(now)
+            return Piece(now, None, not self._left and self._over()), rest
         self._body.feed(data)
         if self._body.dead:
             self._at = _At.OPAQUE

@@ -5,7 +5,8 @@ python tests/benchmarks/tap.py [--write]    (--write: results/tap.md, for the RE
 A server of a few lines in a process of its own writes an event with the time of its writing; the
 client, in this process, notes when it has read it. All three share one machine and its monotonic
 clock. Each round takes one stream each way, the order turns; what is compared are medians of
-rounds. With company: as many other streams flow through the same tap meanwhile.
+rounds. With company: as many other streams flow through the same tap meanwhile. Then short
+connections in pairs, one each way, for the first byte alone.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ EVENTS = 200
 GAP_S = 0.005  # between two events: 200 tokens a second
 ROUNDS = 15
 COMPANY = 8
+PAIRS = 300  # of connections
+PAUSE_S = 0.02  # between two: the judge has done with the one before
 Ways = dict[str, tuple[list[float], list[float], list[float]]]
 REQUEST = (
     b"POST /v1/chat/completions HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
@@ -80,6 +83,36 @@ def delays(port: int) -> tuple[float, list[float]]:
     assert first is not None
     assert len(found) == EVENTS
     return first, found
+
+
+def first_byte(port: int) -> float:
+    """Milliseconds from connecting to the head; the rest is not awaited."""
+    start = time.monotonic_ns()
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client.sendall(REQUEST)
+        assert client.recv(65536).startswith(b"HTTP/1.1 200")
+        return (time.monotonic_ns() - start) / 1e6
+
+
+def connections(straight: int, via: int) -> Iterator[str]:
+    """Median and 95th percentile of the first byte each way, and of what the tap adds to a pair."""
+    ways: dict[str, list[float]] = {"straight": [], "through the tap": []}
+    ports = dict(zip(ways, (straight, via), strict=True))
+    names = list(ways)
+    for turn in range(-10, PAIRS):  # the first warm up
+        for name in names:
+            took = first_byte(ports[name])
+            if turn >= 0:
+                ways[name].append(took)
+            time.sleep(PAUSE_S)
+        names.append(names.pop(0))
+    pairs = zip(ways["straight"], ways["through the tap"], strict=True)
+    ways["**added**, in pairs"] = [via - straight for straight, via in pairs]
+    for name, found in ways.items():
+        found.sort()
+        middle, high = statistics.median(found), found[int(0.95 * len(found))]
+        yield f"| {name} | {middle:.3f} ms | {high:.3f} ms |"
 
 
 def idle(port: int, stop: threading.Event) -> None:
@@ -166,13 +199,17 @@ def main() -> None:
         "| other streams | way | first byte, connecting | an event, median | an event, p99 |",
         "|---|---|---:|---:|---:|",
     ]
+    short = [f"| {PAIRS} connections | first byte, median | p95 |", "|---|---:|---:|"]
     with tap(upstream) as port:
+        short += connections(upstream, port)
         lines += rows(measured(upstream, port), "none")
         with company(port, COMPANY):
             lines += rows(measured(upstream, port), f"{COMPANY}")
     server.kill()
     server.join()
     lines += [
+        "",
+        *short,
         "",
         f"{ROUNDS} rounds of {EVENTS} events, one each {GAP_S * 1000:g} ms, each way; "
         f"{os.cpu_count()} cores for client, server, tap and judge together, "

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -368,6 +371,36 @@ def test_exchanges_that_are_open_at_the_end_of_the_tap_are_no_fault_of_the_serve
             await until(client, b"}\n\n\r\n")
         assert tapped.told[0].outcome.startswith("the tap ended after")
         assert tapped.told[0].failed == ()
+
+    virtually(main)
+
+
+def test_clients_that_the_system_has_no_socket_for_wait_and_are_let_in_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    accept, refusals = socket.socket.accept, [errno.ECONNABORTED, errno.EMFILE, errno.EMFILE]
+
+    def scarce(listening: socket.socket) -> tuple[socket.socket, object]:
+        if refusals and listening.getsockname()[1] == tapped_port[0]:
+            raise OSError(number := refusals.pop(0), os.strerror(number))
+        return accept(listening)
+
+    async def answer(stream: trio.SocketStream) -> None:
+        await until(stream, b"\r\n\r\n")
+        await stream.send_all(OK)
+
+    tapped_port: list[int] = []
+    monkeypatch.setattr(socket.socket, "accept", scarce)
+
+    async def main() -> None:
+        async with tap_before(answer) as tapped:
+            tapped_port.append(tapped.port)
+            client = await tapped.dial()
+            await client.send_all(GET)
+            assert await until(client, b"ok") == OK
+            assert refusals == []
+            assert tapped.logged == ["a client has to wait: Too many open files"]
+            tapped.logged.clear()
 
     virtually(main)
 

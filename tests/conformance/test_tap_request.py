@@ -131,11 +131,13 @@ def test_a_closed_client_leaves_nothing_behind() -> None:
 
 
 SAME = b"h"
+GOOD = b"POST /a HTTP/1.1\r\nHOST:  h\r\nAccept: x\r\n"
 PARTS = st.sampled_from(
     [
         b"GET / HTTP/1.1\r\n", b"POST /a HTTP/1.0\n", b"Host: h\r\n", b"host:h\n", b"\r\n", b"\n",
         b"Content-Length: 5\r\n", b"Content-Length: x\r\n", b"Transfer-Encoding: chunked\r\n",
         b"5\r\nhello\r\n", b"0\r\n\r\n", b" folded\r\n", b"\x81\x05", b"CONNECT a:1 HTTP/1.1\r\n",
+        b"content-length:2\r\n", b"Content-Length: 1, 1\r\n", b"Content-Length : 3\r\n",
         b"Transfer-Encoding: gzip\r\n", b"Upgrade: websocket\r\n", b"HTTP/1.1 200 OK\r\n", b"\0",
     ]
 )  # fmt: skip
@@ -152,3 +154,29 @@ def test_whatever_comes_is_passed_on_in_any_pieces(parts: list[bytes], places: l
     for piece in pieces:
         begun += piece.begins is not None
         assert not piece.ends or begun
+
+
+class _LineByLine(Reader):
+    def _of_usual_head(self, data: bytes) -> None:
+        return None
+
+
+HEADS = st.lists(
+    PARTS | st.sampled_from([GOOD, GOOD, b"\r\n"]) | st.binary(max_size=8), max_size=12
+)
+
+
+@given(HEADS, st.lists(st.integers(0, 200), max_size=3))
+def test_a_usual_head_is_read_as_line_by_line(parts: list[bytes], places: list[int]) -> None:
+    data = b"".join(parts)
+    usual, slow = Reader(HOST), _LineByLine(HOST)
+    for each in cut_at(data, places):
+        assert usual.feed(each) == slow.feed(each)
+    assert usual.close() == slow.close()
+
+
+@pytest.mark.parametrize("lengths", ["", "5", "5 ", "05", "5|5", "5|6", "x", "5, 5", "+5", "5|x"])
+def test_every_kind_of_length_is_read_as_line_by_line(lengths: str) -> None:
+    fields = "".join(f"Content-Length: {length}\r\n" for length in lengths.split("|") if length)
+    data = f"POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n".encode() + b"12345" + BARE
+    assert requests(Reader(HOST).feed(data)) == requests(_LineByLine(HOST).feed(data))
