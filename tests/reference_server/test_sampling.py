@@ -156,7 +156,7 @@ def test_penalties_bias_and_least_lengths_are_what_transformers_and_the_formula_
     favoured = torch.zeros(VOCAB)
     favoured[[END, 7, 8, 9, 40]] = 2.5
     for step in range(50):
-        rows = logits(len(SHAPES), step, spread=1) + favoured
+        rows = logits(len(SHAPES), step, spread=1) + favoured - (10 if step % 2 else 0)
         tokens = ids(mixed.sample(rows, range(len(SHAPES))))
         for row, (asked, answer) in enumerate(zip(SHAPES, answers, strict=True)):
             scores = rows[row : row + 1].clone()
