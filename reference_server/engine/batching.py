@@ -229,8 +229,8 @@ class BatchingEngine:
         """The prompt is computed: its echo if that is asked for, and the first token."""
         if choice.index == 0:
             self._counts.prompt_tokens += len(choice.request.prompt)
-        if choice.request.work.echo:
-            yield echo(choice, self._vocabulary)
+        if choice.request.work.echo and (delta := echo(choice, self._vocabulary)).text:
+            yield delta
         yield from self._advance(choice, result.token)
 
     def _decode(self, running: Iterable[Choice]) -> Iterator[Event]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from reference_server.engine import script
 from reference_server.engine.interface import Message, TokenLogprob
@@ -36,6 +37,17 @@ def demand(holds: object, *what: object) -> None:
         raise Broken(*what)
 
 
+@lru_cache(maxsize=1024)
+def _cut(text: str) -> tuple[int, ...]:
+    raw, out, place = text.encode(), list[int](), 0
+    while place < len(raw):
+        sizes = range(_LONGEST, 0, -1)
+        piece = next(p for size in sizes if (p := raw[place : place + size]) in _IDS)
+        out.append(_IDS[piece])
+        place += len(piece)
+    return tuple(out)
+
+
 class FakeVocabulary:
     """Bytes and a few longer pieces; the longest piece that fits comes first."""
 
@@ -46,13 +58,7 @@ class FakeVocabulary:
         return (BEGIN, *self.encode_answer(prompt))
 
     def encode_answer(self, text: str) -> tuple[int, ...]:
-        raw, out, place = text.encode(), list[int](), 0
-        while place < len(raw):
-            sizes = range(_LONGEST, 0, -1)
-            piece = next(p for size in sizes if (p := raw[place : place + size]) in _IDS)
-            out.append(_IDS[piece])
-            place += len(piece)
-        return tuple(out)
+        return _cut(text)
 
     def raw(self, token: int) -> bytes:
         return _RAW[token] if token < self.size else b""
@@ -70,6 +76,7 @@ class FakeVocabulary:
 VOCABULARY = FakeVocabulary()
 
 
+@lru_cache(maxsize=1024)
 def words(draw: Draw) -> tuple[int, ...]:
     """All that the model would say."""
     if draw.forced is not None:
@@ -116,10 +123,12 @@ class FakeRunner:
         self.block_size, self.block_count, self.context = block_size, block_count, context
         self.passes: list[Pass] = []
         self.draws: list[Draw] = []
+        self.drawn = 0  # tokens
         self.fault: Callable[[Pass], None] = lambda _: None
         self.refuses = False  # raises where a choice takes a slot
         self.slots: dict[int, _Slot] = {}
-        self._cache: dict[tuple[int, int], Cell] = {}
+        empty: list[Cell | None] = [None] * block_size
+        self._cache = [list(empty) for _ in range(block_count)]
 
     def open(self, slot: int, draw: Draw) -> None:
         demand(slot not in self.slots, "slot", slot, "is taken twice")
@@ -167,20 +176,22 @@ class FakeRunner:
 
     def _check(self, slot: _Slot, table: Sequence[int]) -> None:
         """Everything this sequence wrote, or was told to find, is there."""
-        for position, cell in enumerate(slot.cells):
-            place = table[position // self.block_size], position % self.block_size
-            demand(self._cache.get(place) == cell, "position", position, "lost in", list(table))
+        size = self.block_size
+        for place in range(0, len(slot.cells), size):
+            wanted, block = slot.cells[place : place + size], table[place // size]
+            found = self._cache[block][: len(wanted)]
+            demand(found == wanted, "lost from position", place, "in block", block, found, wanted)
 
     def _write(self, table: Sequence[int], start: int, cells: Sequence[Cell]) -> None:
+        demand(start + len(cells) <= len(table) * self.block_size, "no block for it:", len(table))
         for position, cell in enumerate(cells, start):
-            demand(position // self.block_size < len(table), "no block for position", position)
             block = table[position // self.block_size]
-            demand(0 <= block < self.block_count, "no such block:", block)
-            self._cache[block, position % self.block_size] = cell
+            self._cache[block][position % self.block_size] = cell
 
     def _next(self, slot: _Slot, table: Sequence[int]) -> Token:
         """Read everything back, and go on from there."""
         self._check(slot, table)
+        self.drawn += 1
         said = len(slot.cells) - len(slot.draw.prompt)
         sampling = slot.draw.sampling
         if said < len(slot.words):

@@ -519,6 +519,11 @@ def test_a_limit_of_nothing_computes_the_prompt_and_draws_nothing() -> None:
     assert len(gate.runner.passes) == 1
 
 
+def test_an_echo_of_nothing_is_no_delta() -> None:
+    said = deltas(Gate().run(work("w", "abc", prompt="", echo=True)), "w")
+    assert [delta.text for delta in said] == ["a", "b", "c"]
+
+
 def test_an_echo_has_the_scores_of_the_prompt_computed_once_for_all_choices() -> None:
     gate = Gate(prefill_chunk=16)
     asked = work("w", None, echo=True, logprobs=2, n=2, max_tokens=2, prompt="漢字 is two signs 🫠")
