@@ -47,7 +47,7 @@ class Exchange:
 
     async def run(self) -> None:
         """Generate and answer. Raises ApiError when the work fails before the first byte."""
-        ticket = self.bridge.open(list(self._works()))
+        ticket = self.bridge.open(list(self._works()), streamed=self.ask.stream)
         try:
             async with self.connection.watched():
                 answer = self._stream if self.ask.stream else self._plain
@@ -89,13 +89,10 @@ class Exchange:
         """The engine's next word; `[None]` after `heartbeat` silent seconds; `[]` at the end."""
         while True:
             event: Event | None = None
-            with trio.move_on_after(math.inf if heartbeat is None else heartbeat):
-                try:
-                    event = await ticket.events.receive()
-                except trio.EndOfChannel:
-                    return []
+            with trio.move_on_after(math.inf if heartbeat is None else heartbeat) as patience:
+                event = await ticket.receive()
             if event is None:
-                return [None]
+                return [None] if patience.cancelled_caught else []
             if seen := list(self.seams.event(event)):
                 self.done += [one for one in seen if isinstance(one, Done)]
                 return [*seen]

@@ -13,6 +13,7 @@ import trio
 import trio.testing
 
 from reference_server.bridge import Bridge
+from reference_server.bridge.policy import DEFAULT, POLICIES
 from reference_server.clock import Clock
 from reference_server.engine.interface import Engine
 from reference_server.engine.scripted import ScriptedEngine
@@ -144,10 +145,12 @@ async def serving(
     step: float = STEP,
     seams: SeamsFor = clean,
     clock: Clock | None = None,
+    threaded: bool = False,
+    slow: str = DEFAULT,
     **more: Any,
 ) -> AsyncIterator[Running]:
     engine = engine or ScriptedEngine(max_batch, seed=7)
-    bridge = Bridge(engine, step)
+    bridge = Bridge(engine, step, threaded=threaded, slow=POLICIES[slow])
     server = Server(bridge, settings, clock, seams, **more)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bridge.run)
@@ -165,10 +168,32 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
     trio.run(bounded, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
+def run_in_real_time(main: Callable[[], Awaitable[None]], seconds: float = 20.0) -> None:
+    """Under the real clock: an engine in a thread knows no other."""
+
+    async def bounded() -> None:
+        with trio.fail_after(seconds):
+            await main()
+
+    trio.run(bounded)
+
+
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait in small steps of virtual time: an engine posts no event to wait for."""
+    """Wait in small steps of time: an engine posts no event to wait for."""
     while not condition():  # noqa: ASYNC110
         await trio.sleep(STEP / 10)
+
+
+async def stepped(running: Running, steps: int = 1) -> None:
+    """Let the engine do so many steps, none beyond, and everybody take what they gave.
+
+    The first call stops the engine: from then on it steps only here.
+    """
+    bridge = running.server.bridge
+    before = running.engine.gauges.steps
+    bridge.allow(steps)
+    await until(lambda: running.engine.gauges.steps >= before + steps)
+    await trio.sleep(STEP / 2)
 
 
 async def counted(running: Running, counter: str, least: int) -> None:

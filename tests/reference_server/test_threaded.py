@@ -1,0 +1,226 @@
+"""The engine in a thread beside the event loop: neither waits for the other, nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import trio
+
+from reference_server.engine.interface import Event, Work
+from reference_server.engine.scripted import ScriptedEngine
+from tests.reference_server.client import (
+    CHAT,
+    Client,
+    Running,
+    chat,
+    run,
+    run_in_real_time,
+    serving,
+    stepped,
+    until,
+)
+
+LONG = chat("Count from 1 to 300", stream=True, max_tokens=400)
+
+
+def engine_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "engine"]
+
+
+def test_many_streams_get_the_texts_that_the_loop_would_give_them() -> None:
+    texts: list[list[str]] = [[], []]
+
+    async def main(threaded: bool) -> None:
+        async with serving(threaded=threaded, step=0, max_batch=3) as running:
+
+            async def one(number: int) -> None:
+                reply = await running.post(CHAT, chat(f"Tell {number}", stream=True, n=2))
+                texts[threaded].append(reply.text(0) + reply.text(1))
+
+            async with trio.open_nursery() as nursery:
+                for number in range(12):
+                    nursery.start_soon(one, number)
+            assert not running.server.bridge.busy
+
+    for threaded in (False, True):
+        run_in_real_time(lambda threaded=threaded: main(threaded))  # type: ignore[misc]
+    assert sorted(texts[0]) == sorted(texts[1])
+    assert all(texts[0])
+
+
+def test_the_thread_ends_with_the_server() -> None:
+    async def main() -> None:
+        async with serving(threaded=True, step=0) as running:
+            client = running.connect()
+            await client.send(CHAT, LONG)
+            await until(lambda: running.engine.gauges.tokens > 3)
+            assert len(engine_threads()) == 1
+
+    run_in_real_time(main)
+    assert engine_threads() == []
+
+
+class Slowly(ScriptedEngine):
+    """Computes for a quarter of a second in each step."""
+
+    def step(self) -> Iterator[Event]:
+        time.sleep(0.25)
+        yield from super().step()
+
+
+def test_the_loop_goes_on_while_the_engine_computes() -> None:
+    async def main() -> None:
+        async with serving(engine=Slowly(4), threaded=True, step=0) as running:
+            client = running.connect()
+            await client.send(CHAT, LONG)
+            await until(lambda: running.engine.gauges.steps > 0)
+            took = []
+            for _ in range(20):
+                begun = time.monotonic()
+                assert (await running.connect().get("/health")).status == 200
+                took.append(time.monotonic() - begun)
+            assert max(took) < 0.2
+
+    run_in_real_time(main)
+
+
+def test_an_idle_engine_is_not_stepped() -> None:
+    class Counting(ScriptedEngine):
+        calls = 0
+
+        def step(self) -> Iterator[Event]:
+            self.calls += 1
+            yield from super().step()
+
+    async def main() -> None:
+        engine = Counting(4)
+        async with serving(engine=engine, threaded=True, step=0) as running:
+            await running.post(CHAT, chat("Say only: hi"))
+            calls = engine.calls
+            await trio.sleep(0.1)
+            assert engine.calls == calls
+            assert (await running.post(CHAT, chat("Say only: hi"))).status == 200
+
+    run_in_real_time(main)
+
+
+class Broken(ScriptedEngine):
+    def step(self) -> Iterator[Event]:
+        if self.gauges.steps >= 3:
+            raise ZeroDivisionError("a bug")
+        yield from super().step()
+
+
+def test_an_engine_that_raises_fails_its_streams_visibly() -> None:
+    last: list[str] = []
+
+    async def main() -> None:
+        async with serving(engine=Broken(4), threaded=True) as running:
+            reply = await running.post(CHAT, LONG)
+            assert len(reply.blocks) == 5  # the role, three tokens, the error
+            last.append(reply.blocks[-1])
+            await trio.sleep(5)
+
+    with pytest.raises(ExceptionGroup) as raised:
+        run_in_real_time(main)
+    assert raised.group_contains(ZeroDivisionError)
+    assert json.loads(last[0])["error"]["message"] == "the engine failed"
+    assert engine_threads() == []
+
+
+def test_a_hang_up_stops_the_work_at_the_next_step() -> None:
+    async def main() -> None:
+        async with serving(threaded=True) as running:
+            client = running.connect()
+            await client.send(CHAT, LONG)
+            await until(lambda: running.engine.gauges.tokens >= 5)
+            before = running.engine.gauges.tokens
+            await client.hang_up()
+            await until(lambda: not running.server.bridge.busy)
+            gauges = running.engine.gauges
+            assert gauges.tokens - before <= 1
+            assert (gauges.running, gauges.waiting, gauges.aborted) == (0, 0, 1)
+
+    run_in_real_time(main)
+
+
+# -- one step for each ticket --------------------------------------------------------------------
+
+
+async def heard(client: Client) -> str:
+    """What has come so far."""
+    raw = b""
+    with trio.move_on_after(0.02):
+        while True:
+            raw += bytes(await client.stream.receive_some(65536))
+    return raw.decode()
+
+
+async def one_step_at_a_time(running: Running) -> None:
+    running.server.bridge.allow(0)
+    first, second = running.connect(), running.connect()
+    for client in (first, second):
+        await client.send(CHAT, LONG)
+    assert await heard(first) == ""
+    await stepped(running)
+    gauges = running.engine.gauges
+    assert (gauges.steps, gauges.tokens) == (1, 2)
+    for client in (first, second):
+        assert (await heard(client)).count('"content":"1"') == 1
+    await stepped(running, 3)
+    for client in (first, second):
+        assert (await heard(client)).count("data: ") == 3
+    await first.hang_up()
+    await trio.sleep(0.01)
+    await stepped(running)
+    assert running.engine.gauges.tokens == 2 + 6 + 1  # a cancel is applied before anybody goes on
+    assert running.engine.gauges.aborted == 1
+
+
+def test_the_gate_gives_one_step_at_a_time_in_the_loop() -> None:
+    async def main() -> None:
+        async with serving() as running:
+            await one_step_at_a_time(running)
+
+    run(main)
+
+
+def test_the_gate_gives_one_step_at_a_time_in_a_thread() -> None:
+    async def main() -> None:
+        async with serving(threaded=True, step=0) as running:
+            await one_step_at_a_time(running)
+
+    run_in_real_time(main)
+
+
+def test_verbs_given_while_a_step_runs_are_applied_by_the_next() -> None:
+    """What arrives in the middle of a step is neither lost nor told twice."""
+    entered, leave = threading.Event(), threading.Event()
+
+    class Stopping(ScriptedEngine):
+        def step(self) -> Iterator[Event]:
+            yield from super().step()
+            if self.gauges.steps == 2:
+                entered.set()
+                leave.wait(5)
+
+    async def main() -> None:
+        engine = Stopping(4)
+        async with serving(engine=engine, threaded=True, step=0) as running:
+            bridge = running.server.bridge
+            ticket = bridge.open([Work("a", "Count from 1 to 300")])
+            await until(entered.is_set)
+            ticket.close()
+            other = bridge.open([Work("b", "Say only: hi")])
+            leave.set()
+            while await other.receive():
+                pass
+            assert engine.gauges.tokens == 2 + 1
+            assert engine.gauges.aborted == engine.gauges.finished == 1
+            await until(lambda: not bridge.busy)
+
+    run_in_real_time(main)
