@@ -1,14 +1,68 @@
-"""The `loadgen` command. It offers no load yet, and says so."""
+"""The command `loadgen`. Parsers only; each command imports what it needs when it is called."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from collections.abc import Sequence
 
-_EXAMPLE = """\
-what it will be:
-  loadgen run http://127.0.0.1:8000/v1 --model M --rate 5 --duration 60
-"""
+from conformance.errors import StreamproofError
+from conformance.options import OneLineParser
+
+DESCRIPTION = "Offer a known load to a streaming LLM endpoint and learn what its users would feel."
+EXAMPLES = {
+    "loadgen": "loadgen run http://127.0.0.1:8000/v1 --rate 5 --duration 60",
+    "run": "loadgen run http://127.0.0.1:8000/v1 --rate 5 --duration 60 --arrivals poisson "
+    "--slo 'ttft:p99<500ms' --json run.json",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command. Returns the exit code: 0, 1, 2 or 3, and nothing else."""
+    args = build_parser().parse_args(argv)
+    try:
+        code: int = args.command(args)
+    except StreamproofError as error:
+        code = _refused(error, args)
+    except KeyboardInterrupt:
+        code = _complain("interrupted")
+    except Exception as error:  # our own mistake: still one line, unless --debug asks for more
+        code = _refused(error, args, f"internal error: {type(error).__name__}: ")
+    _flush()
+    return code
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line. Imports no heavy library."""
+    parser = OneLineParser(
+        prog="loadgen", description=DESCRIPTION, epilog=f"example: {EXAMPLES['loadgen']}"
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and stop")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_run(commands)
+    return parser
+
+
+def _add_run(commands: argparse._SubParsersAction[OneLineParser]) -> None:
+    from loadgen import run_options
+
+    parser = commands.add_parser(
+        "run",
+        help="offer one load and report what came of it",
+        description="Offer one load and report what came of it. Exit: 2 could not run, 3 the "
+        "result is not valid, 1 an objective was missed or too many requests failed, else 0.",
+        epilog=f"example: {EXAMPLES['run']}",
+        allow_abbrev=False,
+    )
+    run_options.configure(parser)
+    parser.set_defaults(command=_run)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from loadgen import run_command
+
+    return run_command.main(args)
 
 
 class _Version(argparse.Action):
@@ -21,15 +75,26 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command; returns the exit code (2: could not run)."""
-    parser = argparse.ArgumentParser(
-        prog="loadgen",
-        description="Offer a known load to a streaming LLM endpoint. Not there yet.",
-        epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-    parser.parse_known_args(argv)
-    print("loadgen: not yet: this release has only `conformance` and its server", file=sys.stderr)
+def _refused(error: Exception, args: argparse.Namespace, head: str = "") -> int:
+    if getattr(args, "debug", False):
+        raise error
+    return _complain(head + str(error))
+
+
+def _complain(words: str) -> int:
+    from conformance.report.escape import terminal
+
+    print(f"loadgen: {terminal(words)}", file=sys.stderr)
     return 2
+
+
+def _flush() -> None:
+    """Leave nothing for the interpreter's own flush, which would print a traceback."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""The run for a terminal: what was asked, what came of it, the figures, what gates. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from tabulate import tabulate
+
+from conformance.report.escape import excerpt, terminal
+from loadgen.looking import judged_failures
+from loadgen.outcome import Sums
+from loadgen.result import Result
+from loadgen.slo import Judged
+from loadgen.summary import Distribution
+
+SHOWN = ("ttft", "ttft@sent", "first-answer", "e2e", "e2e@sent", "tpot", "gap", "stall", "lateness")
+CHECKS_SHOWN = 8
+TOLD = 100  # characters of what a failed request was told
+
+
+def render(result: Result) -> str:
+    """Ends with one line: the verdict and the exit code."""
+    lines = [
+        _head(result),
+        "",
+        _latencies(result),
+        "",
+        *_rates(result),
+        *_failures(result),
+        *_checks(result),
+        *(_objective(each) for each in result.judged),
+        *_verdict(result),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _head(result: Result) -> str:
+    target, load = result.target, result.load
+    name = f"{terminal(target.model)} at {terminal(target.url)} ({target.api})"
+    how = {key: value for key, value in load.items() if value is not None and key in _HOW}
+    offered = ", ".join(f"{key} {terminal(str(value))}" for key, value in how.items())
+    return f"{name}\n{offered}\n{_books(result.summary.books)}"
+
+
+_HOW = ("arrivals", "rate", "stages", "trace", "concurrency", "duration", "requests", "warmup")
+
+
+def _books(books: Sums) -> str:
+    sums = f"scheduled {books.scheduled} = sent {books.sent}"
+    sums += f" + dropped {books.dropped} + cancelled {books.cancelled}"
+    outcomes = ", ".join(f"{fate.value} {count}" for fate, count in books.of.items())
+    return f"{sums}\n{outcomes}"
+
+
+def _latencies(result: Result) -> str:
+    rows = [_latency(name, result) for name in SHOWN]
+    head = ["ms", "n", "mean", "p50", "p90", "p99", "max", "p99, failures as ∞"]
+    align = ("left", *("right",) * (len(head) - 1))
+    return tabulate(rows, headers=head, colalign=align, disable_numparse=True)
+
+
+def _latency(name: str, result: Result) -> list[str]:
+    found, adjusted = result.summary.metrics[name], result.summary.adjusted.get(name)
+    worst = "" if adjusted is None else _at(adjusted, 0.99)
+    quantiles = [_at(found, q) for q in (0.5, 0.9, 0.99)]
+    return [name, str(found.n), _ms(found.mean), *quantiles, _ms(found.most), worst]
+
+
+def _at(found: Distribution, q: float) -> str:
+    return next((_ms(each.value) for each in found.quantiles if each.q == q), "")
+
+
+def _ms(seconds: float | None) -> str:
+    """A dash where nobody knows."""
+    if seconds is None:
+        return "–"
+    return "∞" if math.isinf(seconds) else f"{seconds * 1e3:.2f}"
+
+
+def _rates(result: Result) -> Iterator[str]:
+    summary = result.summary
+    known = {name: rate for name, rate in summary.rates.items() if rate is not None}
+    told = ", ".join(f"{name} {rate:.4g}" for name, rate in known.items())
+    yield f"a second, over {summary.window.seconds:.3f} s: {told or 'nothing'}"
+    share = "–" if summary.goodput is None else f"{summary.goodput:.2%}"
+    yield f"goodput: {summary.good} of {summary.measured.scheduled} scheduled ({share})"
+
+
+def _failures(result: Result) -> Iterator[str]:
+    for each in result.failures:
+        why = " · ".join(str(part) for part in (each.status, each.detail) if part is not None)
+        told = f": {excerpt(each.told)[:TOLD]}" if each.told else ""
+        yield f"failed: {each.count} × {each.fate.value} ({terminal(why)}){told}"
+
+
+def _checks(result: Result) -> Iterator[str]:
+    tally = result.tally
+    if not result.gates:
+        yield "checks: none asked for"
+        return
+    unjudged = f", {tally.unjudged} not looked at" if tally.unjudged else ""
+    broken = f"{len(tally.broken)} break a MUST"
+    yield f"checks ({', '.join(result.gates)}): {tally.judged} answers judged{unjudged}, {broken}"
+    found = list(judged_failures(tally))
+    for told in found[:CHECKS_SHOWN]:
+        yield (
+            f"  {told.breach.verdict.value} {terminal(told.breach.id)} in {told.bad}: "
+            f"{terminal(told.breach.message)[:TOLD]} (request {told.index})"
+        )
+    if len(found) > CHECKS_SHOWN:
+        yield f"  and {len(found) - CHECKS_SHOWN} more checks (--json)"
+
+
+def _objective(each: Judged) -> str:
+    share = each.slo.stat == "share" and each.value is not None
+    value = f"{each.value:.2%}" if share else f"{_ms(each.value)} ms"
+    return f"slo {each.met.value}: {terminal(each.slo.text)} ({value}, n {each.n})"
+
+
+def _verdict(result: Result) -> Sequence[str]:
+    reasons = [f"not valid: {each.reason}: {terminal(each.detail)}" for each in result.doubts]
+    word = "valid" if result.valid else ", ".join(each.reason for each in result.doubts)
+    failed = f"{result.failed} failed, {terminal(result.allowed)} allowed"
+    complete = "" if result.complete else " · not complete"
+    return [*reasons, "", f"{word} · {failed}{complete} · exit {result.exit}"]

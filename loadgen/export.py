@@ -1,0 +1,246 @@
+"""A run as data: JSON for the whole, JSON lines and CSV for its requests. Pure.
+
+Numbers are seconds, counts and shares; null is unknown. JSON has no infinity: such a value is null
+with `"infinite": true` beside it. What a server said is text in JSON, where it can do no harm; in
+CSV it is printable, and no cell begins like a formula.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterator, Mapping
+
+from conformance.capture import Json
+from conformance.report.escape import excerpt, terminal
+from loadgen.formulas import METRICS
+from loadgen.looking import Told, judged_failures
+from loadgen.measure import Row
+from loadgen.outcome import Sums
+from loadgen.quantiles import Quantile
+from loadgen.result import Failure, Result
+from loadgen.summary import GOODPUT, RATES, WINDOW, Distribution, Summary
+from loadgen.trust import REASONS
+
+SCHEMA = 1
+TOOL = "streamproof"
+QUANTILE = (
+    "the ceil(q·n)-th smallest of n values; null below 1/(1 − q) values; low and high are the "
+    "order statistics that hold the true quantile with 95 %, were the values independent"
+)
+ADJUSTED = "the same over every measured request, a failed or dropped one infinitely slow"
+
+
+def document(result: Result, version: str) -> dict[str, Json]:
+    """The whole run."""
+    summary = result.summary
+    return {
+        "schema": SCHEMA,
+        "tool": {"name": TOOL, "version": version},
+        "command": "run",
+        "target": {
+            "url": result.target.url,
+            "api": result.target.api,
+            "model": result.target.model,
+        },
+        "load": dict(result.load),
+        "clock": "user",
+        "complete": result.complete,
+        "valid": result.valid,
+        "reasons": [
+            {"reason": d.reason, "detail": d.detail, "formula": REASONS.get(d.reason)}
+            for d in result.doubts
+        ],
+        "exit": result.exit,
+        "window": {
+            "start": summary.window.start,
+            "end": summary.window.end,
+            "seconds": summary.window.seconds,
+            "formula": WINDOW,
+        },
+        "requests": _sums(summary.books),
+        "measured": _sums(summary.measured),
+        "failures": [_failure(each) for each in result.failures],
+        "failed": {"count": result.failed, "allowed": result.allowed, "met": not result.too_many},
+        "quantile": QUANTILE,
+        "adjusted": ADJUSTED,
+        "metrics": {name: _metric(name, summary) for name in METRICS},
+        "rates": {
+            name: {"value": summary.rates[name], "unit": "1/s", "formula": formula}
+            for name, formula in RATES.items()
+        },
+        "chunks": {"count": summary.chunks, "clumped": summary.clumped},
+        "goodput": {
+            "good": summary.good,
+            "share": summary.goodput,
+            "rate": summary.goodput_rate,
+            "formula": GOODPUT,
+        },
+        "slo": [
+            {"objective": each.slo.text, "met": each.met.value, "n": each.n, **_number(each.value)}
+            for each in result.judged
+        ],
+        "checks": _checks(result),
+    }
+
+
+def dumps(result: Result, version: str) -> str:
+    return json.dumps(document(result, version), indent=1, allow_nan=False) + "\n"
+
+
+def _sums(sums: Sums) -> dict[str, Json]:
+    return {
+        "scheduled": sums.scheduled,
+        "sent": sums.sent,
+        "dropped": sums.dropped,
+        "cancelled": sums.cancelled,
+        "succeeded": sums.succeeded,
+        "failed": sums.failed,
+        "outcomes": {fate.value: count for fate, count in sums.of.items()},
+    }
+
+
+def _failure(failure: Failure) -> dict[str, Json]:
+    return {
+        "outcome": failure.fate.value,
+        "status": failure.status,
+        "detail": failure.detail,
+        "count": failure.count,
+        "told": excerpt(failure.told),
+    }
+
+
+def _metric(name: str, summary: Summary) -> dict[str, Json]:
+    adjusted = summary.adjusted.get(name)
+    return {
+        "unit": "s",
+        "formula": METRICS[name].formula,
+        **_distribution(summary.metrics[name]),
+        "adjusted": None if adjusted is None else _distribution(adjusted),
+    }
+
+
+def _distribution(found: Distribution) -> dict[str, Json]:
+    return {
+        "n": found.n,
+        "missing": found.missing,
+        "mean": _finite(found.mean),
+        "deviation": found.deviation,
+        "min": _finite(found.least),
+        "max": _finite(found.most),
+        "quantiles": {label(each.q): _quantile(each) for each in found.quantiles},
+    }
+
+
+def label(q: float) -> str:
+    """0.999 as p99.9."""
+    return f"p{q * 100:.10g}"
+
+
+def _quantile(found: Quantile) -> dict[str, Json]:
+    return {**_number(found.value), "low": _finite(found.low), "high": _finite(found.high)}
+
+
+def _number(value: float | None) -> dict[str, Json]:
+    return {"value": _finite(value), **({"infinite": True} if value == math.inf else {})}
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or math.isinf(value) else value
+
+
+def _checks(result: Result) -> dict[str, Json]:
+    tally = result.tally
+    return {
+        "gates": list(result.gates),
+        "judged": tally.judged,
+        "unjudged": tally.unjudged,
+        "broken": len(tally.broken),
+        "results": [_told(each, tally.judged) for each in judged_failures(tally)],
+    }
+
+
+def _told(told: Told, judged: int) -> dict[str, Json]:
+    return {
+        "id": told.breach.id,
+        "level": told.breach.level.value,
+        "verdict": told.breach.verdict.value,
+        "bad": told.bad,
+        "of": judged,
+        "first": {"request": told.index, "message": told.breach.message},
+    }
+
+
+# -- one request -----------------------------------------------------------------------------------
+
+_PLAIN = (
+    "index",
+    "prompt_hash",
+    "intended",
+    "started",
+    "sent",
+    "lateness",
+    "connecting",
+    "reused",
+    "status",
+    "finish",
+    "input_asked",
+    "output_asked",
+    "prompt_tokens",
+    "completion_tokens",
+    "first_chunk_tokens",
+    "first_byte",
+    "first_event",
+    "first_token",
+    "first_answer",
+    "last_event",
+    "ended",
+    "stall",
+    "tpot",
+)
+
+
+def record(row: Row) -> dict[str, Json]:
+    """A row as JSON; `token_times` are the instants of its chunks with text."""
+    return {
+        **{name: getattr(row, name) for name in _PLAIN},
+        "outcome": row.fate.value,
+        "detail": row.detail,
+        "told": excerpt(row.told),
+        "token_times": list(row.token_times),
+    }
+
+
+def json_lines(result: Result) -> Iterator[str]:
+    for row in result.rows:
+        yield json.dumps(record(row), separators=(",", ":"), allow_nan=False) + "\n"
+
+
+COLUMNS = (*_PLAIN, "outcome", "detail", "told", "chunks")
+
+
+def csv_lines(result: Result) -> Iterator[str]:
+    """A header, then a line a request; an empty cell is unknown."""
+    yield _csv_line(dict(zip(COLUMNS, COLUMNS, strict=True)))
+    for row in result.rows:
+        fields = record(row)
+        times = fields.pop("token_times")
+        yield _csv_line({**fields, "chunks": len(times) if isinstance(times, list) else None})
+
+
+def _csv_line(fields: Mapping[str, Json]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerow(_cell(fields[name]) for name in COLUMNS)
+    return out.getvalue()
+
+
+def _cell(value: Json) -> str:
+    """Text that a spreadsheet would take for a formula gets an apostrophe before it."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        return repr(value)
+    text = terminal(value)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text

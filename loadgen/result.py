@@ -1,0 +1,123 @@
+"""A run as its reports tell it: everything in one frozen record, and the exit code. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from conformance.capture import Json
+from loadgen.looking import Tally
+from loadgen.measure import Row
+from loadgen.outcome import OURS, Fate
+from loadgen.slo import Judged, Met, Slo
+from loadgen.summary import Summary, Window, summarise
+from loadgen.trust import Doubt, doubts
+from loadgen.verdict import judge_slo
+
+INTERRUPTED = Doubt("interrupted", "the schedule was not played to its end")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Who was asked, as far as a report may show it."""
+
+    url: str
+    api: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Requests that failed alike, and what the first of them was told."""
+
+    fate: Fate
+    status: int | None
+    detail: str | None
+    count: int
+    told: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One run. `failed`: failures and broken streams among all requests that were sent."""
+
+    target: Target
+    load: Mapping[str, Json]
+    complete: bool
+    rows: tuple[Row, ...]
+    summary: Summary
+    judged: tuple[Judged, ...]
+    doubts: tuple[Doubt, ...]
+    failures: tuple[Failure, ...]
+    tally: Tally
+    gates: tuple[str, ...]
+    failed: int
+    too_many: bool  # more failures than allowed
+    allowed: str
+
+    @property
+    def valid(self) -> bool:
+        return not self.doubts
+
+    @property
+    def exit(self) -> int:
+        """3: not valid. 1: an objective missed, or too many failures. 0: neither."""
+        if self.doubts:
+            return 3
+        return int(self.too_many or any(each.met is Met.NO for each in self.judged))
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What the command hands over once everything was sent and looked at."""
+
+    target: Target
+    load: Mapping[str, Json]
+    rows: Sequence[Row]
+    tally: Tally
+    gates: tuple[str, ...]
+    window: Window
+    lags: Sequence[float]
+    complete: bool
+    steady: bool
+
+
+def result_of(ran: Ran, slos: Sequence[Slo], most: int, allowed: str) -> Result:
+    """`most`: requests that may fail; `allowed`: the same as the user wrote it."""
+    broken = frozenset(ran.tally.broken)
+    summary = summarise(ran.rows, ran.window, slos, broken)
+    measured = [row for row in ran.rows if ran.window.holds(row.intended)]
+    judged = tuple(judge_slo(slo, measured, summary.good, broken) for slo in slos)
+    found = doubts(measured, ran.lags, judged, steady=ran.steady)
+    failed = sum(is_failed(row, broken) for row in ran.rows)
+    return Result(
+        target=ran.target,
+        load=ran.load,
+        complete=ran.complete,
+        rows=tuple(ran.rows),
+        summary=summary,
+        judged=judged,
+        doubts=found if ran.complete else (*found, INTERRUPTED),
+        failures=tuple(failures(ran.rows)),
+        tally=ran.tally,
+        gates=ran.gates,
+        failed=failed,
+        too_many=failed > most,
+        allowed=allowed,
+    )
+
+
+def is_failed(row: Row, broken: frozenset[int]) -> bool:
+    """Was it sent, and not answered as it should be? What we took back failed nobody."""
+    if row.fate in OURS or not row.was_sent:
+        return False
+    return not row.success or row.index in broken
+
+
+def failures(rows: Sequence[Row]) -> list[Failure]:
+    """Alike: same fate, status and end. The most frequent first."""
+    lost = [row for row in rows if row.was_sent and not row.success and row.fate not in OURS]
+    kinds = Counter((row.fate, row.status, row.detail) for row in lost)
+    first = {(row.fate, row.status, row.detail): row.told for row in reversed(lost)}
+    return [Failure(*kind, count, first[kind]) for kind, count in kinds.most_common()]

@@ -1,0 +1,125 @@
+"""`loadgen run`: the preflight, the load, one look at every answer, the reports."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import signal
+from collections.abc import Iterator
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+
+import trio
+
+from conformance.recorder import Recorder
+from loadgen import console, export
+from loadgen.looking import Checks, Look, look, tally
+from loadgen.measure import row_from
+from loadgen.output import Outputs
+from loadgen.play import Player
+from loadgen.played import Played
+from loadgen.preflight import preflight
+from loadgen.result import Ran, Result, Target, result_of
+from loadgen.setup import CONNECT, Setup, setup_from_args
+from loadgen.summary import Window
+from loadgen.workload import Workload
+
+HELD_AT_MOST = 256 << 20  # bytes of answers kept until the load is over
+
+
+def main(args: argparse.Namespace) -> int:
+    """The command. Returns the exit code; raises StreamproofError for what cannot run."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    setup = setup_from_args(args, os.environ, descriptors)
+    wanted = {"json": args.json, "jsonl": args.jsonl, "csv": args.csv}
+    with Outputs(wanted) as outputs:
+        result = judged(setup, trio.run(execute, setup))
+        outputs.write("json", iter([export.dumps(result, _version())]))
+        outputs.write("jsonl", export.json_lines(result))
+        outputs.write("csv", export.csv_lines(result))
+        outputs.tell(console.render(result))
+    return result.exit
+
+
+def judged(setup: Setup, ran: Ran) -> Result:
+    """The run with everything that gates it."""
+    sent = sum(row.was_sent for row in ran.rows)
+    return result_of(ran, setup.slos, setup.allowed.most_of(sent), setup.allowed.text)
+
+
+async def execute(setup: Setup) -> Ran:
+    """Play the load and look at what came. SIGINT and SIGTERM end it early, with all it has."""
+    recorder = Recorder(setup.door, secrets=setup.secrets)
+    endpoint = await preflight(recorder, setup.target, setup.api, setup.fields, CONNECT)
+    workload = setup.for_model(endpoint.model)
+    kept = _Kept(workload)
+    script = partial(setup.script, endpoint, workload)
+    player = Player(recorder, script, kept.take, setup.limits)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(_listen, player)
+        offered = await player.play(setup.load)
+        nursery.cancel_scope.cancel()
+    rows, found = tally(kept.looks(setup.checks))
+    found.unjudged = kept.unjudged
+    return Ran(
+        target=Target(str(setup.target.url), setup.api, endpoint.model),
+        load=setup.described,
+        rows=rows,
+        tally=found,
+        gates=setup.gates,
+        window=Window(offered.start + setup.warmup, offered.end),
+        lags=offered.lags,
+        complete=offered.complete,
+        steady=setup.steady,
+    )
+
+
+async def _listen(player: Player, task_status: trio.TaskStatus[None]) -> None:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started()
+        async for _ in signals:
+            player.interrupt()
+
+
+class _Kept:
+    """What was played. Answers wait for their look until the load is over, within a bound."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self._waiting: list[Played] = []
+        self._done: list[Look] = []
+        self._held = 0
+        self.unjudged = 0
+
+    def take(self, played: Played) -> None:
+        self._held += 0 if played.capture is None else len(played.capture.received)
+        self._waiting.append(played)
+        if self._held > HELD_AT_MOST:
+            self._done += map(self._measured, self._waiting)
+            self._waiting, self._held = [], 0
+
+    def _measured(self, played: Played) -> Look:
+        """Without the checks: there is a load to be kept up, or somebody waits."""
+        self.unjudged += bool(played.capture and played.capture.received)
+        ask = self._workload.ask(played.index)
+        return Look(row_from(played, ask, self._workload.api), None)
+
+    def looks(self, checks: Checks) -> Iterator[Look]:
+        """Every request; an interruption ends the judging, not the measuring."""
+        yield from self._done
+        for number, played in enumerate(self._waiting):
+            try:
+                ask = self._workload.ask(played.index)
+                found = look(played, ask, self._workload.api, checks)
+            except KeyboardInterrupt:
+                yield from map(self._measured, self._waiting[number:])
+                return
+            yield found
+
+
+def _version() -> str:
+    try:
+        return version(export.TOOL)
+    except PackageNotFoundError:  # run from a checkout that was never installed
+        return "unknown"

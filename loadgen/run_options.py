@@ -1,0 +1,137 @@
+"""Options of `loadgen run`. Nothing heavy is imported: `--help` must start at once."""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+from conformance.run_options import DEFAULT_KEY, add_connection
+
+APIS = ("chat", "completions")
+LENGTH = "N, A..B, normal:M,S or lognormal:M,S"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Every option of `run`."""
+    parser.add_argument(
+        "url", metavar="URL", help="API base (…/v1) or server root: http://…, https://…, unix:PATH"
+    )
+    _add_endpoint(parser)
+    _add_load(parser)
+    _add_workload(parser)
+    _add_gates(parser)
+    _add_reports(parser)
+    add_connection(parser)
+
+
+def _add_endpoint(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("endpoint")
+    group.add_argument("--model", metavar="M", help="default: the first that the endpoint lists")
+    group.add_argument("--api", choices=APIS, default="chat", help="default %(default)s")
+    group.add_argument(
+        "--header", metavar="K:V", action="append", default=[], help="added to every request"
+    )
+    group.add_argument(
+        "--api-key-env", metavar="NAME",
+        help=f"variable with the API key (default {DEFAULT_KEY}); never printed, never stored",
+    )  # fmt: skip
+
+
+def _add_load(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("load (one of the first four)")
+    kinds = group.add_mutually_exclusive_group(required=True)
+    kinds.add_argument("--rate", metavar="R", type=_positive_number, help="requests a second")
+    kinds.add_argument(
+        "--concurrency", metavar="C", type=_positive, help="clients of a closed loop"
+    )
+    kinds.add_argument(
+        "--stages", metavar="SPEC", help="RATE:SECONDS or FROM..TO:SECONDS, with commas between"
+    )
+    kinds.add_argument(
+        "--trace", metavar="FILE",
+        help='JSON lines {"at", "input_tokens", "output_tokens"}, Mooncake JSON lines, Azure CSV',
+    )  # fmt: skip
+    group.add_argument("--duration", metavar="S", type=_positive_number, help="seconds of load")
+    group.add_argument("--requests", metavar="N", type=_positive, help="requests in all")
+    group.add_argument(
+        "--arrivals",
+        metavar="SPEC",
+        help="constant (default), poisson or gamma:CV",
+    )
+    group.add_argument(
+        "--warmup", metavar="S", type=_number, default=0.0,
+        help="seconds at the start that count in no figure (default %(default)g)",
+    )  # fmt: skip
+    group.add_argument(
+        "--max-requests", metavar="N", type=_positive, help="send no more; the rest is dropped"
+    )
+    group.add_argument("--seed", metavar="N", type=_count, default=7, help="default %(default)d")
+
+
+def _add_workload(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what is asked")
+    group.add_argument(
+        "--input-tokens", metavar="SPEC", help=f"words of the prompt, about tokens: {LENGTH} (128)"
+    )
+    group.add_argument(
+        "--output-tokens", metavar="SPEC", help=f"max_tokens of each request: {LENGTH} (64)"
+    )
+    group.add_argument(
+        "--prompts", metavar="FILE", help='one prompt a line: text, {"prompt"} or {"messages"}'
+    )
+
+
+def _add_gates(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what gates")
+    group.add_argument(
+        "--slo", metavar="SPEC", action="append", default=[],
+        help="METRIC:STAT OP VALUE, e.g. ttft:p99<500ms; repeatable",
+    )  # fmt: skip
+    group.add_argument(
+        "--max-failures", metavar="N|PERCENT", default="0",
+        help="requests that may fail, or break a MUST (default %(default)s)",
+    )  # fmt: skip
+    group.add_argument(
+        "--checks", metavar="GATE,…|none", default="wire,shape",
+        help="checks of every answer (default %(default)s)",
+    )  # fmt: skip
+
+
+def _add_reports(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("reports")
+    for form, what in (("json", "the run"), ("jsonl", "a line a request"), ("csv", "the same")):
+        group.add_argument(
+            f"--{form}", metavar="FILE", action="append", default=[],
+            help=f"{what}; repeatable; - is stdout",
+        )  # fmt: skip
+    group.add_argument("--debug", action="store_true", help="tracebacks for errors of ours")
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 15):
+        raise argparse.ArgumentTypeError(f"expected a whole number; got {text!r}")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    value = _count(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("expected at least 1")
+    return value
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1e7:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 to 10000000; got {text!r}")
+    return value
+
+
+def _positive_number(text: str) -> float:
+    value = _number(text)
+    if value < 1e-3:
+        raise argparse.ArgumentTypeError("expected at least 0.001")
+    return value

@@ -1,0 +1,210 @@
+"""From the options of `run` to what the run needs; nothing is sent and nothing waits here."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from conformance.capture import Json
+from conformance.connect import Door
+from conformance.errors import UsageError
+from conformance.masking import Secret
+from conformance.reach import api_key, door_from_args
+from conformance.script import Bounds, Clocks, Exchange
+from conformance.specs import known_cases
+from conformance.target import Target, parse_header, parse_url, request_bytes
+from loadgen import arrivals, traces
+from loadgen.lengths import parse_length
+from loadgen.load import Closed, Limits, Open
+from loadgen.looking import Checks, checks_of, parse_gates
+from loadgen.preflight import Endpoint
+from loadgen.slo import Slo, parse_slo
+from loadgen.workload import INPUT, OUTPUT, Workload, load_prompts
+
+CONNECT = 10.0  # seconds
+DESCRIPTORS_OF_OURS = 64
+# An answer's body may have that many bytes, and so many more for each token it may have.
+BODY, BODY_A_TOKEN = 256 * 1024, 4 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """How many requests may fail: `most`, or that `share` of those sent."""
+
+    text: str
+    most: int | None = None
+    share: float | None = None
+
+    def most_of(self, sent: int) -> int:
+        return math.floor((self.share or 0.0) * sent) if self.most is None else self.most
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """One run, ready to go. `fields` are header fields with secrets in them."""
+
+    target: Target
+    api: str
+    door: Door
+    load: Open | Closed
+    steady: bool
+    warmup: float
+    workload: Workload  # its model is settled by the preflight
+    described: Mapping[str, Json]  # the load in a report's words
+    checks: Checks
+    gates: tuple[str, ...]
+    slos: tuple[Slo, ...]
+    allowed: Allowed
+    limits: Limits
+    clocks: Clocks
+    fields: tuple[tuple[str, str], ...] = ()
+    secrets: tuple[Secret, ...] = ()
+
+    def for_model(self, model: str) -> Workload:
+        return replace(self.workload, model=model)
+
+    def script(self, endpoint: Endpoint, workload: Workload, index: int) -> Exchange:
+        """Request number `index` on the wire."""
+        ask = workload.ask(index)
+        accept = "text/event-stream"
+        request = request_bytes(
+            self.target, endpoint.path, ask.body, secrets=self.fields, accept=accept
+        )
+        bounds = Bounds(body=BODY + BODY_A_TOKEN * (ask.output_tokens or 0))
+        return Exchange((request,), events=True, clocks=self.clocks, bounds=bounds)
+
+
+def setup_from_args(
+    args: argparse.Namespace, environment: Mapping[str, str], descriptors: int
+) -> Setup:
+    """`descriptors`: files the process may open. Raises UsageError and SpecError."""
+    target = _target(args)
+    key = api_key(args, target, environment)
+    trace = traces.load(Path(args.trace)) if args.trace else ()
+    load, steady = _load(args, trace)
+    gates = parse_gates(args.checks)
+    known = known_cases() if gates else ()
+    return Setup(
+        target=target,
+        api=args.api,
+        door=door_from_args(args, target.url),
+        load=load,
+        steady=steady,
+        warmup=args.warmup,
+        workload=_workload(args, trace),
+        described=_described(args, load),
+        checks=checks_of(known, gates, args.api),
+        gates=gates,
+        slos=tuple(parse_slo(text) for text in args.slo),
+        allowed=parse_allowed(args.max_failures),
+        limits=Limits(
+            in_flight=max(1, descriptors - DESCRIPTORS_OF_OURS),
+            requests=args.max_requests or float("inf"),
+        ),
+        clocks=Clocks(CONNECT, args.timeout, args.timeout, total=5 * args.timeout),
+        fields=() if key is None else (("Authorization", f"Bearer {key[1]}"),),
+        secrets=() if key is None else (Secret(f"env:{key[0]}", key[1].encode()),),
+    )
+
+
+def _target(args: argparse.Namespace) -> Target:
+    headers = tuple(parse_header(text) for text in args.header)
+    return Target(
+        parse_url(args.url), model=args.model, headers=headers, api_key_env=args.api_key_env
+    )
+
+
+def _workload(args: argparse.Namespace, trace: tuple[traces.Arrival, ...]) -> Workload:
+    if args.prompts and args.input_tokens:
+        raise UsageError("--input-tokens is for generated prompts, --prompts brings its own")
+    length = args.input_tokens
+    return Workload(
+        api=args.api,
+        model=args.model or "",
+        seed=args.seed,
+        input_length=parse_length(length, "--input-tokens") if length else INPUT,
+        output_length=(
+            parse_length(args.output_tokens, "--output-tokens") if args.output_tokens else OUTPUT
+        ),
+        prompts=load_prompts(Path(args.prompts), args.api) if args.prompts else (),
+        trace=trace,
+    )
+
+
+def _load(
+    args: argparse.Namespace, trace: tuple[traces.Arrival, ...]
+) -> tuple[Open | Closed, bool]:
+    """The load, and whether it is meant to be the same all the time."""
+    if args.arrivals and (args.concurrency or args.trace):
+        raise UsageError("--arrivals is for --rate and --stages")
+    if args.concurrency:
+        if not (args.requests or args.duration):
+            raise UsageError("--concurrency needs --duration or --requests")
+        return Closed(args.concurrency, args.requests, args.duration), True
+    load = _trace(args, trace) if args.trace else _drawn(args)
+    if args.warmup >= load.seconds:
+        raise UsageError(f"--warmup {args.warmup:g}: the load takes only {load.seconds:g} s")
+    return load, args.rate is not None
+
+
+def _trace(args: argparse.Namespace, trace: tuple[traces.Arrival, ...]) -> Open:
+    upto = args.duration or float("inf")
+    offsets = tuple(each.at for each in trace if each.at < upto)[: args.requests]
+    if not offsets:
+        raise UsageError(f"--trace {args.trace}: no request lies within the time")
+    return Open(offsets, args.duration or max(offsets[-1], 1e-3))
+
+
+def _drawn(args: argparse.Namespace) -> Open:
+    process = arrivals.parse_process(args.arrivals or "constant")
+    if args.stages:
+        if args.duration:
+            raise UsageError("--stages say their own duration")
+        stages = arrivals.parse_stages(args.stages)
+        seconds = sum(stage.seconds for stage in stages)
+        return Open(arrivals.schedule(process, stages, args.seed, args.requests), seconds)
+    if args.duration:
+        stages = arrivals.steady(args.rate, args.duration)
+        found = arrivals.schedule(process, stages, args.seed, args.requests)
+        return Open(found, args.duration)
+    if not args.requests:
+        raise UsageError("--rate needs --duration or --requests")
+    found = arrivals.for_requests(process, args.rate, args.requests, args.seed)
+    return Open(found, max(found[-1], (args.requests - 1) / args.rate, 1e-3))
+
+
+def _described(args: argparse.Namespace, load: Open | Closed) -> dict[str, Json]:
+    """What was asked for; null where it was not said."""
+    return {
+        "kind": "open" if isinstance(load, Open) else "closed",
+        "arrivals": (args.arrivals or "constant") if args.rate or args.stages else None,
+        "rate": args.rate,
+        "stages": args.stages,
+        "trace": args.trace,
+        "concurrency": args.concurrency,
+        "duration": args.duration,
+        "requests": args.requests,
+        "warmup": args.warmup,
+        "input_tokens": None if args.prompts else args.input_tokens or str(INPUT),
+        "input_tokens_by": None if args.prompts else "one English word a token",
+        "output_tokens": args.output_tokens or str(OUTPUT),
+        "prompts": args.prompts,
+        "max_requests": args.max_requests,
+        "timeout": args.timeout,
+        "connections": "kept alive, new ones where none idles",
+        "seed": args.seed,
+    }
+
+
+def parse_allowed(text: str) -> Allowed:
+    """`5` or `2%`. Raises UsageError."""
+    if re.fullmatch(r"[0-9]{1,12}", text):
+        return Allowed(text, most=int(text))
+    found = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,6})?)%", text)
+    if found is None or float(found[1]) > 100:
+        raise UsageError(f"--max-failures {text}: expected a number or a percentage such as 1%")
+    return Allowed(text, share=float(found[1]) / 100)
