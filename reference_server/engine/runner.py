@@ -119,8 +119,12 @@ class Vocabulary(Protocol):
     def raw(self, token: int) -> bytes:
         """The bytes a token stands for; empty for control tokens and unknown ids."""
 
-    def path(self, stops: Sequence[str], aligned: bool) -> TextPath:
-        """A fresh text path for one choice; feed it with `spell`."""
+    def path(self, stops: Sequence[str], aligned: bool, whole: bool = False) -> TextPath:
+        """A fresh text path for one choice; feed it with `spell`.
+
+        `whole`: its tokens are a prompt's, from the first one on; some tokenizers invent a space
+        there. An answer goes on after a prompt.
+        """
 
     def spell(self, path: TextPath, token: int, entry: TokenLogprob | None = None) -> None:
         """Feed one token to a path that this vocabulary made."""

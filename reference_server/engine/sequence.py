@@ -139,7 +139,7 @@ def echo(sequence: Sequence, vocabulary: Vocabulary) -> Delta:
     request = sequence.request
     if request.work.sampling.logprobs is None:
         return Delta(*sequence.key, request.work.prompt, 0)
-    path = vocabulary.path((), aligned=True)
+    path = vocabulary.path((), aligned=True, whole=True)
     for token, score in zip(request.prompt, request.scores, strict=True):
         vocabulary.spell(path, token, logprob(score or Token(token), vocabulary))
     text, entries = path.take()

@@ -178,16 +178,17 @@ class StopGate:
 class Window:
     """Text of token ids whose bytes nobody knows, by two decode calls: new = all - before.
 
-    `decode` turns ids to text, an unfinished character being up to `marks` U+FFFD. The window
-    begins one stretch before what is not shown yet, because a decoder may treat a text's first
-    token in its own way. What may be unfinished waits, but for three tokens only: a character has
-    four bytes at most, so what is unfinished for longer stays so.
+    The window begins one stretch before what is not shown yet, because a decoder may treat a text's
+    first token in its own way. `decode` turns ids to text, an unfinished character to one U+FFFD;
+    `bytewise`: each of its bytes to one, and those of finished ones before it too. What may be
+    unfinished waits, but for three tokens only: no character has more than four bytes, so what is
+    unfinished for longer stays so.
     """
 
     _PATIENCE = 3  # tokens
 
-    def __init__(self, decode: Callable[[Sequence[int]], str], marks: int = 1) -> None:
-        self._decode, self._marks = decode, marks
+    def __init__(self, decode: Callable[[Sequence[int]], str], bytewise: bool = False) -> None:
+        self._decode, self._bytewise = decode, bytewise
         self._ids: list[int] = []
         self._known = 0  # ids of the stretch before, all shown
         self._shown = 0  # characters of the window's text
@@ -209,8 +210,8 @@ class Window:
 
     def _certain(self, text: str) -> int:
         """Characters before what may be unfinished."""
-        marks = len(text) - len(text.rstrip(REPLACEMENT))
-        return len(text) - min(marks, self._marks)
+        finished = len(text.rstrip(REPLACEMENT))
+        return finished if self._bytewise else max(finished, len(text) - 1)
 
     def _advance(self) -> None:
         """All is shown: the stretch before is not needed any more."""

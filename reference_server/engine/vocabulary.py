@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from reference_server.engine.interface import Message, TokenLogprob
-from reference_server.engine.text import TextPath, Window
+from reference_server.engine.text import TextPath, Window, spelled
 
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>\Z")
 _MARK = "streamproof"  # what an assistant says to find out how its turn ends
@@ -49,6 +49,7 @@ class TokenizerVocabulary:
         self._added = {t: a.content for t, a in tokenizer.added_tokens_decoder.items()}
         self._steps = _steps(self._backend)
         self._spelling = None if window else _spelling(self._steps)
+        self._strips = _strips(self._steps)
         self._before = self._beginning()
         self._size = 1 + max(self._backend.get_vocab(with_added_tokens=True).values(), default=-1)
         self._ends = frozenset(_listed(ends)) | self._own_ends()
@@ -76,14 +77,6 @@ class TokenizerVocabulary:
             if self._spelling is None or b"".join(map(self.raw, ids)) == wanted:
                 return ids
         raise ValueError(f"this tokenizer cannot spell {text[:60]!r}")
-
-    def pieces(self, ids: Sequence[int]) -> tuple[bytes, ...]:
-        """Bytes of each token of a whole sequence: its invented first space is nobody's."""
-        raws = [self.raw(token) for token in ids]
-        first = next((i for i, raw in enumerate(raws) if raw), None)
-        if first is not None and raws[first][:1] == b" " and _strips(self._steps):
-            raws[first] = raws[first][1:]
-        return tuple(raws)
 
     def _ids(self, text: str) -> tuple[int, ...]:
         return tuple(self._backend.encode(text, add_special_tokens=False).ids)
@@ -131,22 +124,25 @@ class TokenizerVocabulary:
     def _decode(self, ids: Sequence[int]) -> str:
         return str(self._backend.decode(list(ids), skip_special_tokens=True))
 
-    def path(self, stops: Sequence[str], aligned: bool) -> TextPath:
-        if self._spelling is not None:
-            return TextPath(stops, aligned)
-        return _WindowPath(stops, aligned, self._window())
+    def path(self, stops: Sequence[str], aligned: bool, whole: bool = False) -> TextPath:
+        if self._spelling is None:
+            return _WindowPath(stops, aligned, self._window())
+        return _WholePath(stops, aligned) if whole and self._strips else TextPath(stops, aligned)
 
     def _window(self) -> Window:
-        # `ByteFallback` shows each byte of an unfinished character as one U+FFFD, others the whole.
         bytewise = any(step["type"] == "ByteFallback" for step in self._steps)
-        return Window(self._decode, marks=3 if bytewise else 1)
+        return Window(self._decode, bytewise)
 
     def spell(self, path: TextPath, token: int, entry: TokenLogprob | None = None) -> None:
-        """Under a window an entry's bytes are those that became certain with its token."""
-        if not isinstance(path, _WindowPath):
-            return path.feed(self.raw(token), entry)
-        text = "" if token in self._special else path.window.feed(token)
-        path.feed(text.encode(), entry and replace(entry, token=text, raw=text.encode()))
+        raw = self.raw(token)
+        if isinstance(path, _WindowPath):
+            raw = b"" if token in self._special else path.window.feed(token).encode()
+        elif isinstance(path, _WholePath):
+            raw = path.stripped(raw)
+        else:
+            return path.feed(raw, entry)
+        # An entry's bytes are those that its token adds to this very text.
+        path.feed(raw, entry and replace(entry, token=spelled(raw), raw=raw))
 
     # -- chats -------------------------------------------------------------------------------
 
@@ -183,6 +179,18 @@ class _WindowPath(TextPath):
     def __init__(self, stops: Sequence[str], aligned: bool, window: Window) -> None:
         super().__init__(stops, aligned)
         self.window = window
+
+
+class _WholePath(TextPath):
+    """A sequence from its beginning on: the space that the tokenizer invented is taken away."""
+
+    _begun = False
+
+    def stripped(self, raw: bytes) -> bytes:
+        if self._begun or not raw:
+            return raw
+        self._begun = True
+        return raw.removeprefix(b" ")
 
 
 def _listed(ends: int | Collection[int] | None) -> Collection[int]:

@@ -63,7 +63,7 @@ class FakeVocabulary:
     def raw(self, token: int) -> bytes:
         return _RAW[token] if token < self.size else b""
 
-    def path(self, stops: Sequence[str], aligned: bool) -> TextPath:
+    def path(self, stops: Sequence[str], aligned: bool, whole: bool = False) -> TextPath:
         return TextPath(stops, aligned)
 
     def spell(self, path: TextPath, token: int, entry: TokenLogprob | None = None) -> None:

@@ -274,16 +274,19 @@ def test_a_row_gives_the_same_tokens_alone_and_in_any_company(seed: int) -> None
         assert out[row] == alone(asked, row), f"seed {seed}: {asked}"
 
 
-def test_a_slot_forgets_its_last_choice() -> None:
-    used = sampler(Sampling(repetition_penalty=5, logit_bias=((4, 50.0),), min_tokens=9, top_k=1))
+def test_a_slot_forgets_its_last_choice_also_beside_one_that_asks_for_everything() -> None:
+    everything = greedy(logit_bias=((90, 0.1),), presence_penalty=0.1, min_tokens=90)
+    first = Sampling(frequency_penalty=2, logit_bias=((4, 50.0),), min_tokens=9, top_k=1)
+    used = sampler(first, everything)
     for step in range(5):
-        used.sample(logits(1, step), [0])
-    used.close(0)
+        used.sample(logits(2, step, spread=0.3), [0, 1])
     for asked in (Sampling(), Sampling(repetition_penalty=1.2), greedy(presence_penalty=2.0)):
+        used.close(0)
         used.open(0, Draw(asked, choice=0, seed=11, prompt=PROMPT))
         fresh = sampler(asked)
         for step in range(5):
-            assert used.sample(logits(1, step), [0]) == fresh.sample(logits(1, step), [0])
+            rows = logits(2, step, spread=0.3)
+            assert used.sample(rows, [0, 1])[:1] == fresh.sample(rows[:1], [0])
 
 
 def operations(rows: int) -> int:
@@ -349,7 +352,10 @@ def test_an_end_may_be_drawn_under_ignore_eos_but_not_before_the_least_length() 
 
 def test_ids_that_the_model_has_not_change_nothing() -> None:
     odd = greedy(
-        logit_bias=((VOCAB, 100.0), (10**9, 100.0)), min_tokens=3, stop_token_ids=(VOCAB, 7000)
+        logit_bias=((VOCAB, 100.0), (10**9, 100.0)),
+        min_tokens=3,
+        stop_token_ids=(VOCAB, 7000),
+        repetition_penalty=1.1,
     )
     one = sampler(odd, prompt=(VOCAB + 3, 2))
     assert ids(one.sample(logits(1, 6), [0])) == logits(1, 6).argmax(-1).tolist()
