@@ -59,7 +59,8 @@ class Sequence:
 
     @property
     def owed(self) -> int:
-        return 0 if self.finish else self.limit - len(self.generated)
+        """Tokens it may still generate."""
+        return self.limit - len(self.generated)
 
     @property
     def prefilled(self) -> bool:

@@ -99,6 +99,7 @@ class _Slot:
     draw: Draw
     words: tuple[int, ...]
     cells: list[Cell] = field(default_factory=list)  # what it must find in the cache
+    is_over: bool = False  # it ended; where that is ignored it goes on
 
     def extend(self, tokens: Iterable[int]) -> list[Cell]:
         for token in tokens:
@@ -194,11 +195,10 @@ class FakeRunner:
         self.drawn += 1
         said = len(slot.cells) - len(slot.draw.prompt)
         sampling = slot.draw.sampling
-        if said < len(slot.words):
-            chosen = slot.words[said]
-        else:
-            may_end = said >= sampling.min_tokens and not sampling.ignore_eos
-            chosen = END if may_end else ord("x")
+        may_end = said >= sampling.min_tokens and not (sampling.ignore_eos and slot.is_over)
+        after = END if may_end else ord("x")
+        chosen = slot.words[said] if said < len(slot.words) else after
+        slot.is_over |= chosen == END
         return self._scored(chosen, len(slot.cells), sampling.logprobs)
 
     def _scores(self, slot: _Slot, chunk: Chunk) -> Iterable[Token | None]:

@@ -450,7 +450,8 @@ def test_nothing_is_generated_after_the_end() -> None:
 
 def test_an_end_that_is_ignored_is_nothing_but_a_token() -> None:
     events = Gate().run(work("w", None, prompt="Say only: hi", max_tokens=5, ignore_eos=True))
-    assert text(events, "w") == "hixxx"
+    assert text(events, "w") == "hixx"
+    assert ids(events, "w") == (*b"hi", END, *b"xx")
     assert deltas(events, "w")[-1].finish is FinishReason.LENGTH
 
 
@@ -487,6 +488,17 @@ def test_token_ids_are_all_that_was_generated_withheld_or_not() -> None:
     assert text(events, "w") == said
     assert any(len(delta.token_ids) > 1 for delta in deltas(events, "w"))
     assert all(delta.tokens == len(delta.token_ids) for delta in deltas(events, "w"))
+
+
+def test_a_constrained_answer_goes_on_past_a_stop_token() -> None:
+    events = Gate().run(work("w", "abc", stop_token_ids=(ord("b"),)))
+    assert text(events, "w") == "abc"
+
+
+def test_a_stop_string_that_waited_for_a_longer_one_counts_at_the_end() -> None:
+    events = Gate().run(work("w", "xabc", stop=("abcd", "bc"), max_tokens=4))
+    assert text(events, "w") == "xa"
+    assert deltas(events, "w")[-1].finish is FinishReason.STOP
 
 
 def test_an_answer_that_ends_at_the_limit_ends_by_the_limit() -> None:

@@ -50,12 +50,21 @@ def test_without_a_run_a_claim_takes_what_there_is_in_ascending_order() -> None:
     pool.check_integrity()
 
 
+def test_without_a_run_a_claim_takes_what_is_free_for_the_longest_time() -> None:
+    pool = BlockPool(6)
+    for number, owner in enumerate("abcdef"):
+        filled(pool, owner, names(number))
+    for owner in "eac":
+        pool.release(owner)
+    assert pool.claim("g", [], 2) == [0, 4]
+
+
 def test_a_claim_goes_on_right_behind_the_blocks_it_shares() -> None:
     pool = BlockPool(10)
     pool.claim("gap", [], 2)
     shared = filled(pool, "a", names(1, 2))
     pool.release("gap")
-    assert pool.claim("b", shared, 3) == [*shared, 4, 5, 6]
+    assert pool.claim("b", shared, 2) == [*shared, 4, 5]  # not 0 and 1
 
 
 def test_a_claim_that_does_not_fit_raises_and_takes_nothing() -> None:

@@ -137,6 +137,15 @@ def test_stretches_of_a_prompt_end_at_the_same_places_whoever_is_there() -> None
     assert desk.prefill() == [("b", 16, 19)]
 
 
+def test_stretches_end_at_the_same_places_after_a_found_beginning_too() -> None:
+    desk = Desk(prefill_chunk=8)
+    desk.queue("first", (1, 2, 3, 4, 5))
+    desk.queue("second", (1, 2, 3, 4, *range(50, 60)))
+    assert desk.prefill() == [("first", 0, 5)]
+    assert desk.prefill() == [("second", 4, 8)]
+    assert desk.prefill() == [("second", 8, 14)]
+
+
 def test_several_short_prompts_share_the_budget_of_a_step() -> None:
     desk = Desk(slots=4, prefill_chunk=8)
     for name, size in (("a", 3), ("b", 5), ("c", 1)):
@@ -186,9 +195,10 @@ def test_at_least_one_token_of_the_prompt_is_computed() -> None:
 
 def test_without_sharing_everything_is_computed() -> None:
     desk = Desk(prefix_sharing=False)
-    desk.queue("first", tuple(range(8)))
+    first = desk.queue("first", tuple(range(8)))
     desk.queue("same", tuple(range(8)))
     assert desk.prefill() == [("first", 0, 8), ("same", 0, 8)]
+    assert first.names == []  # and nothing is named
 
 
 def test_who_wants_scores_computes_the_whole_prompt() -> None:
