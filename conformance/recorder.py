@@ -112,6 +112,11 @@ class Connection:
         """May another exchange be sent here? The peer's close may be on its way all the same."""
         return not self._over
 
+    @property
+    def is_quiet(self) -> bool:
+        """Is it usable, connected, and nothing heard of the peer since the last exchange?"""
+        return self.usable and self._wire is not None and self._wire.is_quiet()
+
     async def exchange(self, script: Exchange, note: Note = unnoted) -> Capture:
         """Send the script's request and record until its end; `note` hears what happens.
 

@@ -22,7 +22,6 @@ from loadgen.played import Played
 
 LEAD = 0.05  # seconds between the call and the start of the load
 TICK = 0.02  # seconds between two looks at how late the timer wakes
-IDLE_AT_MOST = 2.0  # seconds; servers close what idles, the shortest habit is five
 
 
 @dataclass(slots=True)
@@ -174,7 +173,7 @@ class _Pool:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._idle: list[tuple[float, Connection]] = []
+        self._idle: list[Connection] = []
         self._stack = AsyncExitStack()
 
     @asynccontextmanager
@@ -186,12 +185,12 @@ class _Pool:
     async def take(self) -> Connection:
         """A connection for one exchange, new where none idles."""
         while self._idle:
-            since, connection = self._idle.pop()
-            if self._recorder.now() - since <= IDLE_AT_MOST:
+            connection = self._idle.pop()
+            if connection.is_quiet:  # the peer may have closed what it promised to keep
                 return connection
             connection.close()
         return await self._stack.enter_async_context(self._recorder.connection())
 
     def give(self, connection: Connection) -> None:
         if connection.usable:
-            self._idle.append((self._recorder.now(), connection))
+            self._idle.append(connection)

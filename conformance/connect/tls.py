@@ -123,6 +123,9 @@ class Encrypted:
         except (TlsCut, OSError):  # the next receive will meet it as well
             return b""
 
+    def is_quiet(self) -> bool:
+        return not (self._tls.pending() or self._inward.pending) and self._plain.is_quiet()
+
     def waiting(self) -> int | None:
         """Ciphertext counts as it lies in the queue; what is decrypted already counts too."""
         waiting = self._plain.waiting()

@@ -48,6 +48,9 @@ class Wire(Protocol):
     def waiting(self) -> int | None:
         """Bytes in the socket's queue that nobody has read, None where the system cannot say."""
 
+    def is_quiet(self) -> bool:
+        """Is it open with nothing to read, as an idle connection should be?"""
+
     def leave(self, how: str) -> None:
         """Leave as a member of capture.LEAVES says; "half" keeps the reading side."""
 
@@ -149,6 +152,15 @@ class Plain:
         except OSError:
             return None
         return int(struct.unpack("i", answer)[0])
+
+    def is_quiet(self) -> bool:
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:  # reset
+            return False
+        return False  # a byte that nobody asked for, or the peer's close
 
     def leave(self, how: str) -> None:
         if how == "rst":
