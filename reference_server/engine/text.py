@@ -6,8 +6,8 @@ there, and no text that may still turn out to be the start of a stop string.
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from reference_server.engine.interface import TokenLogprob
@@ -66,6 +66,14 @@ class Utf8:
             else:
                 self._start(byte, out)
         return out
+
+    def text(self, raw: bytes) -> str:
+        """As `feed`, the characters joined."""
+        # Not the standard library's incremental decoder: it keeps ED A0, which nothing can finish.
+        if not self._missing:
+            with suppress(UnicodeDecodeError):
+                return raw.decode()
+        return "".join([char.text for char in self.feed(raw)])
 
     def _start(self, byte: int, out: list[Char]) -> None:
         if byte < 0x80:
@@ -229,9 +237,8 @@ class TextPath:
     """
 
     def __init__(self, stops: Sequence[str] = (), aligned: bool = False) -> None:
-        # Nothing to look for and nothing to align: the standard library's decoder does the same.
-        plain = not aligned and not any(stops)
-        self._plain = codecs.getincrementaldecoder("utf-8")("replace") if plain else None
+        # Nothing to look for and nothing to align: characters need not be told apart.
+        self._plain = not aligned and not any(stops)
         self._text = ""
         self._utf8 = Utf8()
         self._gate = StopGate(stops)
@@ -249,8 +256,8 @@ class TextPath:
         self._gate.watch(stops)
 
     def feed(self, raw: bytes, entry: TokenLogprob | None = None) -> None:
-        if self._plain is not None:
-            self._text += self._plain.decode(raw)
+        if self._plain:
+            self._text += self._utf8.text(raw)
             return
         self._chars += self._gate.feed(self._utf8.feed(raw))
         if entry is not None and self._aligned:
@@ -258,7 +265,7 @@ class TextPath:
 
     def take(self) -> tuple[str, tuple[TokenLogprob, ...]]:
         """What is certain and was not taken yet."""
-        if self._plain is not None:
+        if self._plain:
             text, self._text = self._text, ""
             return text, ()
         chars, entries = self._boundary() if self._aligned else (len(self._chars), 0)
@@ -270,7 +277,7 @@ class TextPath:
 
     def close(self) -> tuple[str, tuple[TokenLogprob, ...]]:
         """The rest, at the end: withheld text is released, an unfinished character dropped."""
-        if self._plain is not None:
+        if self._plain:
             return self.take()
         self._chars += self._gate.close()
         text = "".join(char.text for char in self._chars)

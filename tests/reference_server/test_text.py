@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import codecs
+import itertools
 import random
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import pytest
 
@@ -24,10 +25,14 @@ def pieces(raw: bytes, rng: random.Random) -> Iterator[bytes]:
 
 
 def unfinished(raw: bytes) -> int:
-    """Length of the incomplete but so far well-formed character at the end."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    decoder.decode(raw)
-    return len(decoder.getstate()[0])
+    """Length of the incomplete but so far well-formed character at the end, by trying ends."""
+    for length in (3, 2, 1):
+        for missing in range(1, 5 - length):
+            for end in itertools.product(b"\x80\x8f\x90\xa0\xbf", repeat=missing):
+                with suppress(UnicodeDecodeError):
+                    if len((raw[-length:] + bytes(end)).decode()) == 1 and len(raw) >= length:
+                        return length
+    return 0
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -55,6 +60,31 @@ def test_an_invalid_byte_is_shown_at_once() -> None:
     assert decoder.feed(b"\xf0\x9f") == []
     assert decoder.feed(b"A") == [Char("\ufffd", 2), Char("A", 1)]
     assert decoder.feed(b"\xff") == [Char("\ufffd", 1)]
+
+
+# Both sides of every border in Unicode's table 3-7.
+BORDERS = bytes.fromhex("41 7f 80 8f 90 9f a0 bf c0 c1 c2 df e0 e1 ec ed ee ef f0 f1 f3 f4 f5 ff")
+
+
+@pytest.mark.parametrize("first", BORDERS)
+def test_a_path_without_stops_shows_byte_by_byte_what_the_strict_decoder_shows(first: int) -> None:
+    for rest in itertools.product(BORDERS, repeat=2):
+        path, decoder = TextPath(), Utf8()
+        for byte in (first, *rest, 0xF0, 0x9F, 0xAB, 0xA0):
+            path.feed(bytes([byte]))
+            shown = "".join(char.text for char in decoder.feed(bytes([byte])))
+            assert path.take() == (shown, ()), bytes((first, *rest)).hex(" ")
+        assert path.close() == ("", ())
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whole_pieces_of_ascii_are_decoded_as_single_bytes_are(seed: int) -> None:
+    rng = random.Random(seed)
+    raw = bytes(rng.choice(ODD + b"plain text" * 3) for _ in range(60))
+    at_once, one_by_one = Utf8(), Utf8()
+    for piece in pieces(raw, rng):
+        singles = [char for byte in piece for char in one_by_one.feed(bytes([byte]))]
+        assert at_once.feed(piece) == singles, f"seed {seed}"
 
 
 def gated(text: str, stops: Sequence[str], rng: random.Random) -> tuple[str, bool]:
@@ -96,6 +126,14 @@ def test_of_two_stops_the_one_that_begins_first_decides() -> None:
     rng = random.Random(0)
     assert gated("xabcdx", ["bc", "abcd"], rng) == ("x", True)
     assert gated("xabcex", ["bc", "abcd"], rng) == ("xa", True)
+
+
+def test_what_cannot_begin_a_stop_string_passes_while_nothing_is_held() -> None:
+    gate = StopGate(["bc"])
+    shown = ["".join(c.text for c in gate.feed([Char(c, 1) for c in text])) for text in ("ac", "b")]
+    assert shown == ["ac", ""]
+    assert [char.text for char in gate.feed([Char("c", 1), Char("a", 1)])] == []
+    assert gate.stopped
 
 
 def entries(tokens: Sequence[bytes]) -> list[TokenLogprob]:

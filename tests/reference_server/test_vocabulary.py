@@ -3,7 +3,6 @@ once, prompts and chat templates."""
 
 from __future__ import annotations
 
-import codecs
 import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ import pytest
 
 from reference_server.engine.interface import Message, TokenLogprob
 from reference_server.engine.text import TextPath, spelled
+from tests.reference_server.test_text import unfinished
 
 WHY = "transformers is not installed (make reference installs it)"
 transformers = pytest.importorskip("transformers", reason=WHY)
@@ -58,9 +58,8 @@ def streamed(vocab: Any, ids: Sequence[int], stops: Sequence[str] = ()) -> list[
 
 
 def decoded(raw: bytes) -> str:
-    """Everything in one go, without the unfinished tail; by the standard library."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    return decoder.decode(raw)
+    """Everything in one go, without the unfinished tail."""
+    return raw[: len(raw) - unfinished(raw)].decode(errors="replace")
 
 
 # -- bytes ---------------------------------------------------------------------------------------
