@@ -301,3 +301,31 @@ def test_a_proxy_that_refuses_is_not_connected(
     capture, _ = through_proxy(authority, tls_context(cacert=cacert), said)
     assert capture.end.how is How.NOT_CONNECTED
     assert why in (capture.end.detail or "")
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_an_idle_connection_is_quiet_until_the_peer_closes_it(
+    authority: trustme.CA, cacert: str, closes: bool
+) -> None:
+    async def handler(stream: trio.SSLStream[trio.SocketStream]) -> None:
+        await stream.receive_some(65536)
+        await stream.send_all(PLAIN)
+        await trio.sleep(1)
+        if not closes:
+            await trio.sleep_forever()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            port = await serve(served(authority, "service.example"), handler, nursery)
+            tls = tls_context(cacert=cacert)
+            door = Door("service.example", 443, connect_to=("127.0.0.1", port), tls=tls)
+            async with Recorder(door).connection() as connection:
+                assert not connection.is_quiet  # not connected yet
+                await connection.exchange(SCRIPT)
+                assert connection.is_quiet
+                await trio.sleep(2)
+                assert connection.usable
+                assert connection.is_quiet is not closes
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
