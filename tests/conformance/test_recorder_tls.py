@@ -320,12 +320,13 @@ def test_an_idle_connection_is_quiet_until_the_peer_closes_it(
             tls = tls_context(cacert=cacert)
             door = Door("service.example", 443, connect_to=("127.0.0.1", port), tls=tls)
             async with Recorder(door).connection() as connection:
-                assert not connection.is_quiet  # not connected yet
+                quiet = [connection.is_quiet]  # not connected yet
                 await connection.exchange(SCRIPT)
-                assert connection.is_quiet
+                quiet.append(connection.is_quiet)
                 await trio.sleep(2)
+                quiet.append(connection.is_quiet)
+                assert quiet == [False, True, not closes]
                 assert connection.usable
-                assert connection.is_quiet is not closes
             nursery.cancel_scope.cancel()
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
