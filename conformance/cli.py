@@ -119,7 +119,7 @@ def _add_show(commands: argparse._SubParsersAction[OneLineParser]) -> None:
 
 
 def _add_replay(commands: argparse._SubParsersAction[OneLineParser]) -> None:
-    from conformance.run_options import add_connection
+    from conformance.run_options import add_connection, add_metrics
 
     parser = _subparser(commands, "replay", "provoke a failure again: FIXED, FAILED or ERROR")
     parser.add_argument(
@@ -129,6 +129,7 @@ def _add_replay(commands: argparse._SubParsersAction[OneLineParser]) -> None:
     parser.add_argument(
         "--api-key-env", metavar="NAME", help="variable with the API key, if not the recorded one"
     )
+    add_metrics(parser)
     add_connection(parser)
     parser.add_argument("--captures", metavar="DIR", help="keep the new dossier in this folder")
     parser.add_argument("--specs", metavar="DIR", action="append", default=[])

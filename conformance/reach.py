@@ -37,6 +37,12 @@ def door_from_args(args: argparse.Namespace, url: Url) -> Door:
     return Door(url.host, url.port, url.unix, to, _proxy(args.proxy), tls)
 
 
+def door_beside(door: Door, url: Url) -> Door:
+    """The door of another server, e.g. of the metrics: the same trust, no detours."""
+    tls = door.tls or (tls_context() if url.scheme == "https" else None)
+    return Door(url.host, url.port, url.unix, tls=tls if url.scheme == "https" else None)
+
+
 def _proxy(text: str | None) -> tuple[str, int] | None:
     if text is None:
         return None

@@ -22,7 +22,7 @@ from conformance.dossier import Dossier
 from conformance.errors import RecordError, StreamproofError, UsageError
 from conformance.findings import Verdict
 from conformance.judge import where
-from conformance.metrics import MAPS, detect, map_from_names, values_from
+from conformance.metering import meter_of, path_beside, same_server
 from conformance.options import OneLineParser
 from conformance.plan import Cost, Job, Plan, render
 from conformance.recorder import Recorder
@@ -42,7 +42,7 @@ from conformance.run_setup import Setup, setup_from_args
 from conformance.scenarios import SCENARIOS
 from conformance.scenarios.driver import Driver
 from conformance.scenarios.meter import Meter
-from conformance.target import Target, Url, request_bytes
+from conformance.target import Target
 
 DEAD_AFTER = 2  # scenarios whose every connection was refused, second attempts included
 PAUSE = 0.5  # seconds before a second attempt
@@ -178,32 +178,19 @@ async def _meter(setup: Setup, recorder: Recorder, recorded: Recorded) -> Meter 
     """What scrapes the server's own metrics; None, and a note where they were asked for."""
     if not setup.scrapes:
         return None
-    url, target = setup.target.url, setup.target
-    if setup.metrics is None:
-        path, secret = url.path.removesuffix("/v1") + "/metrics", setup.fields
-    else:
-        url, path, secret = setup.metrics, setup.metrics.path, ()
-    if (url.scheme, url.authority, url.unix) != _address(setup.target.url):
-        # Another server is not told what is meant for this one.
-        target = Target(url)
-        recorder = recorder.beside(setup.door_to(url), setup.secrets)
-    meter = Meter(recorder, request_bytes(target, path, None, secrets=secret))
-    rows = await meter.look()
-    name = detect(rows)
-    if setup.target.metrics_map:
-        meter.known = map_from_names(setup.target.metrics_map)
-    elif name is not None:
-        meter.known = MAPS[name]
-    if meter.known is not None and values_from(rows, meter.known):
-        return meter
-    if setup.metrics is not None:
+    url, target = setup.metrics, setup.target
+    path, fields = path_beside(target.url), setup.fields
+    if url is not None:
+        path, fields = url.path, ()
+        if not same_server(url, target.url):
+            # Another server is not told what is meant for this one.
+            target = Target(url)
+            recorder = recorder.beside(setup.door_to(url), setup.secrets)
+    meter = await meter_of(recorder, target, path, setup.target.metrics_map, fields)
+    if meter is None and url is not None:
         said = "shows no metrics that we know; name them in the target file's metrics.map"
-        recorded.notes = (*recorded.notes, f"{setup.metrics} {said}")
-    return None
-
-
-def _address(url: Url) -> tuple[str, str, str | None]:
-    return url.scheme, url.authority, url.unix
+        recorded.notes = (*recorded.notes, f"{url} {said}")
+    return meter
 
 
 def _discovered(setup: Setup, recorded: Recorded, found: Found) -> None:

@@ -10,6 +10,7 @@ from conformance.options import add_gating, add_reports, add_selection, comma_li
 MANNERS = ("polite", "heavy", "hostile")
 DEFAULT_KEY = "OPENAI_API_KEY"
 MIN_CONCLUSIVE = 80.0
+NO_METRICS = "none"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +50,12 @@ def _add_endpoint(parser: argparse.ArgumentParser) -> None:
         help=f"variable with the API key (default {DEFAULT_KEY}); never printed, never stored",
     )  # fmt: skip
     group.add_argument("--dialect", metavar="NAME", help="overlay of known deviations")
-    group.add_argument(
+    add_metrics(group)
+
+
+def add_metrics(parser: argparse._ActionsContainer) -> None:
+    """Where the server's own metrics are."""
+    parser.add_argument(
         "--metrics", metavar="URL|none",
         help="the server's Prometheus page (default: /metrics beside the API, if it has one)",
     )  # fmt: skip

@@ -10,14 +10,15 @@ from pathlib import Path
 
 from conformance import baseline_file
 from conformance.baseline import Baseline
-from conformance.connect import Door, tls_context
+from conformance.connect import Door
 from conformance.dialects import OVERLAYS
 from conformance.discovery import bound
 from conformance.dossier import APIS
 from conformance.errors import UsageError
 from conformance.masking import Secret
 from conformance.plan import Cost, Limits, Plan, make_plan
-from conformance.reach import api_key, door_from_args
+from conformance.reach import api_key, door_beside, door_from_args
+from conformance.run_options import NO_METRICS
 from conformance.scenarios import SCENARIOS
 from conformance.scenarios.scenario import default
 from conformance.script import Clocks
@@ -33,7 +34,6 @@ from conformance.target import (
 )
 
 POLITE_TOKENS = 200_000
-NO_METRICS = "none"
 QUICK_GATES = ("wire", "shape")
 FAMILIES = ("must", "full")  # profiles with a member for each API, e.g. must-chat
 DEFAULT_FAMILY = "must"
@@ -67,9 +67,8 @@ class Setup:
     verbose: bool = False
 
     def door_to(self, url: Url) -> Door:
-        """The door of another server, e.g. of its metrics: the same trust, no detours."""
-        tls = self.door.tls or (tls_context() if url.scheme == "https" else None)
-        return Door(url.host, url.port, url.unix, tls=tls if url.scheme == "https" else None)
+        """The door of another server, e.g. of its metrics."""
+        return door_beside(self.door, url)
 
     def profiles(self, apis: Sequence[str]) -> dict[str, Profile | None]:
         """The profile of each API: the one asked for, else `must-<api>` unless ids are chosen."""

@@ -18,18 +18,21 @@ from conformance.errors import RecordError, UsageError
 from conformance.findings import Result, Verdict
 from conformance.judge import Policy, judge
 from conformance.masking import Secret
-from conformance.reach import door_from_args
+from conformance.metering import meter_of, path_beside, same_server
+from conformance.reach import door_beside, door_from_args
 from conformance.recorder import Recorder
 from conformance.replay.play import play
-from conformance.replay.script import Groups, groups, origin, secrets_for
+from conformance.replay.script import Groups, authorization, groups, origin, secrets_for
 from conformance.report.escape import terminal
 from conformance.report.output import Console
 from conformance.report.story import place
+from conformance.run_options import NO_METRICS
 from conformance.run_report import transport_failure
+from conformance.scenarios.meter import Meter
 from conformance.script import Clocks
 from conformance.selection import find_case
 from conformance.specs import Case, known_cases
-from conformance.target import Url, parse_url
+from conformance.target import Target, Url, parse_url
 
 CODES = {"FIXED": 0, "FAILED": 1, "ERROR": 2}
 
@@ -44,6 +47,9 @@ class Setup:
     door: Door
     groups: Groups
     secrets: tuple[Secret, ...]
+    url: Url
+    metrics: Url | None = None  # the page to scrape; None: beside the API
+    scrapes: bool = False
     captures: Path | None = None
 
 
@@ -78,6 +84,9 @@ def setup_from_args(args: argparse.Namespace, environment: Mapping[str, str]) ->
         door_from_args(args, url),
         groups(dossier, clocks, parse_url(args.url) if args.url else None, secrets),
         secrets,
+        url,
+        None if args.metrics in (None, NO_METRICS) else parse_url(args.metrics),
+        bool(dossier.samples) and args.metrics != NO_METRICS,
         Path(args.captures) if args.captures else None,
     )
 
@@ -114,7 +123,21 @@ def _check_broken(result: Result | None, dossier: Dossier, case: Case) -> None:
 
 async def again(setup: Setup) -> Dossier:
     """Send it again; returns the new dossier."""
-    return await play(setup.dossier, setup.groups, Recorder(setup.door, secrets=setup.secrets))
+    recorder = Recorder(setup.door, secrets=setup.secrets)
+    meter = await _meter(setup, recorder) if setup.scrapes else None
+    return await play(setup.dossier, setup.groups, recorder, meter)
+
+
+async def _meter(setup: Setup, recorder: Recorder) -> Meter | None:
+    """What scrapes the server's metrics. None where it shows none: then the check says what is
+    lacking."""
+    page, url = setup.metrics, setup.url
+    if page is not None and not same_server(page, url):
+        recorder = recorder.beside(door_beside(setup.door, page), setup.secrets)
+        return await meter_of(recorder, Target(page), page.path, {}, ())
+    path = path_beside(url) if page is None else page.path
+    fields = () if page is not None else authorization(setup.groups)
+    return await meter_of(recorder, Target(url), path, {}, fields)
 
 
 def outcome(dossier: Dossier, setup: Setup) -> tuple[str, str]:

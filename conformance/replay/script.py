@@ -17,11 +17,13 @@ from conformance.errors import RecordError, UsageError
 from conformance.masking import Secret, reference_parts, unmask
 from conformance.reading import Reading, read
 from conformance.scenarios.driver import BOUNDS, LINGER
-from conformance.script import Clocks, Exchange, Leave
+from conformance.scenarios.slow_read import BUFFER, EVENTS
+from conformance.script import Clocks, Exchange, Leave, Slow
 from conformance.target import Url
 
 _HOST = re.compile(rb"(?im)^(host[ \t]*:[ \t]*)[^\r\n]*")
 _LINE = re.compile(rb"\A([^ \r\n]+ )([^ \r\n]+)( HTTP/)")
+MOST_PAUSE = 30.0  # seconds between what was played and what comes next
 # Where a server's answer to other requests can follow, bytes after the end are waited for.
 LINGERS = ("stream", "keep-alive", "tap", "file")
 
@@ -37,7 +39,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One connection: its exchanges in order, begun `after` seconds into its group."""
+    """One connection: its exchanges in order, begun `after` seconds after the group before."""
 
     after: float
     turns: tuple[Turn, ...]
@@ -65,7 +67,16 @@ def groups(dossier: Dossier, clocks: Clocks, url: Url | None, secrets: Sequence[
         if is_cut_short(dossier):
             turns += (replace(turns[-1], take=turns[-1].take + 1),)
         lines.append((_began(taken[0][2]), _ended(taken[-1][2]), turns))
-    return tuple(_overlapping(lines))
+    return tuple(_overlapping(lines, dossier.samples[0].at if dossier.samples else None))
+
+
+def rest(dossier: Dossier) -> float:
+    """Seconds for which the server's metrics were watched after the last exchange."""
+    ends = (capture.end.at for takes in dossier.roles.values() for capture in takes)
+    last = max((at for at in ends if at is not None), default=None)
+    if not dossier.samples or last is None:
+        return 0.0
+    return min(max(0.0, dossier.samples[-1].at - last), MOST_PAUSE)
 
 
 def is_cut_short(dossier: Dossier) -> bool:
@@ -85,20 +96,26 @@ def _ended(capture: Capture) -> float | None:
 
 
 def _overlapping(
-    lines: list[tuple[float | None, float | None, tuple[Turn, ...]]],
+    lines: list[tuple[float | None, float | None, tuple[Turn, ...]]], watched: float | None
 ) -> Iterator[tuple[Line, ...]]:
-    """Connections without times come one by one, as they stand in the dossier."""
+    """Connections without times come one by one, as they stand in the dossier.
+
+    Where metrics were `watched`, from that time on, silences are part of what was seen and come
+    again.
+    """
     timed = sorted((each for each in lines if each[0] is not None), key=lambda each: each[0] or 0.0)
     group: list[Line] = []
     start = until = 0.0
+    pause, before = 0.0, watched
     for began, ended, turns in timed:
         assert began is not None
         if group and began >= until:
             yield tuple(group)
-            group = []
+            group, before = [], until if watched is not None else None
         if not group:
             start, until = began, began
-        group.append(Line(began - start, turns))
+            pause = 0.0 if before is None else min(max(0.0, began - before), MOST_PAUSE)
+        group.append(Line(pause + began - start, turns))
         until = max(until, ended or began)
     if group:
         yield tuple(group)
@@ -126,6 +143,7 @@ def _script(
         method=request.method.decode("ascii") if request else "POST",
         events=reading.asked("stream") is True,
         leave=_leave(dossier, role, capture, reading),
+        slow=_slow(dossier, role),
         linger=linger,
         clocks=clocks,
         bounds=BOUNDS,
@@ -157,6 +175,14 @@ def _leave(dossier: Dossier, role: str, capture: Capture, reading: Reading) -> L
     if left_at is None or capture.sent_at is None:
         raise RecordError(f"{dossier.name}: when {role} was left ({end.left}) is not recorded")
     return Leave(end.left, seconds=max(0.0, left_at - capture.sent_at))
+
+
+def _slow(dossier: Dossier, role: str) -> Slow | None:
+    """How slowly our side read: the scenario says so, but for the pause it made."""
+    at = {each.what: each.at for each in dossier.actions if each.role == role}
+    if "pause" not in at or "resume" not in at:
+        return None
+    return Slow(at["resume"] - at["pause"], EVENTS, buffer=BUFFER)
 
 
 def _left_at(dossier: Dossier, role: str, end: End) -> float | None:
@@ -238,6 +264,15 @@ def _value(name: str, environment: Mapping[str, str], key_env: str | None) -> st
     if not (value.isascii() and value.isprintable()):
         raise UsageError(f"{variable}: expected printable ASCII in the API key")
     return value
+
+
+def authorization(played: Groups) -> tuple[tuple[str, str], ...]:
+    """The field that the requests carry, secrets put back, for a request beside them."""
+    scripts = (turn.script for group in played for line in group for turn in line.turns)
+    request = next((b"".join(each.request) for each in scripts), b"")
+    head = http1.parse_request_head(request)
+    value = head.get(b"authorization") if head else None
+    return () if value is None else (("Authorization", value.decode("latin-1")),)
 
 
 def put_back(capture: Capture, secrets: Sequence[Secret]) -> Capture:

@@ -17,11 +17,13 @@ from conformance.dossier import Dossier
 from conformance.errors import RecordError, StreamproofError, UsageError
 from conformance.findings import Finding, Level, Result, Verdict
 from conformance.masking import Secret, mask
-from conformance.replay.command import Setup, again, outcome, setup_from_args
-from conformance.replay.script import groups, put_back, readdressed
+from conformance.replay.command import Setup, again, judged, outcome, setup_from_args
+from conformance.replay.script import authorization, groups, put_back, readdressed
 from conformance.report import console, story
 from conformance.report.model import Gating, make_report
 from conformance.script import Clocks
+from conformance.selection import find_case
+from conformance.specs import known_cases
 from conformance.target import parse_url
 from reference_server.bridge import Bridge
 from reference_server.engine.scripted import ScriptedEngine
@@ -35,12 +37,15 @@ OTHER = "sk-another-key-which-is-longer-5678"
 CLOCKS = Clocks()
 
 
-def record(folder: Path, fault: str, scenario: str = "", key: str | None = None) -> Path:
+def record(folder: Path, fault: str, scenario: str = "") -> Path:
     """A dossier in which the check of that name is broken, as `--captures` keeps it."""
-    recorded = fault_matrix.run([find(fault)], "--select", fault, "--api", "chat")
+    check = fault.partition(":")[0]
+    recorded = fault_matrix.run([find(fault)], "--select", check, "--api", "chat")
+    known = known_cases()
     dossier = next(
         each for each in recorded.dossiers
-        if each.scenario == (scenario or each.scenario) and "stream" in each.roles
+        if each.scenario == (scenario or each.scenario)
+        and (result := judged(each, find_case(known, check), known)) and result.findings
     )  # fmt: skip
     path = folder / "dossier.jsonl"
     path.write_bytes(storage.write(dossier))
@@ -126,6 +131,22 @@ def test_a_connection_that_carried_two_exchanges_carries_two_again(tmp_path: Pat
     assert [(each.connection, each.ordinal) for each in captures] == [(0, 0), (0, 1)]
     assert done.word == "FIXED"
     assert replay(f"{path}#http.keep-alive", ["http.keep-alive"]).word == "FAILED"
+
+
+WATCHED = ("abort.fin", "abort.before-headers", "abort.storm")
+
+
+@pytest.mark.parametrize("fault", ["slow.others-unharmed", "slow.intact", *WATCHED])
+def test_what_needs_a_slow_reader_or_metrics_is_told_too(fault: str, tmp_path: Path) -> None:
+    what = f"{record(tmp_path, fault)}#{fault}"
+    assert replay(what, [fault]).word == "FAILED"
+    fixed = replay(what)
+    assert (fixed.word, fixed.detail) == ("FIXED", "the same requests pass today")
+    assert bool(fixed.dossier.samples) is (fault in WATCHED)
+    if fault in WATCHED:
+        blind = replay(what, (), "--metrics", "none")
+        assert blind.word == ("FIXED" if fault == "abort.storm" else "ERROR")
+        assert "/metrics" not in [request.path for request in blind.got]
 
 
 def test_a_server_that_refuses_today_cannot_tell(broken: Path) -> None:
@@ -231,6 +252,11 @@ def test_the_key_comes_from_the_environment_and_is_masked_again(
     assert done.word == "FIXED"
     assert done.got[0].headers["authorization"] == f"Bearer {OTHER}"
     assert OTHER.encode() not in storage.write(done.dossier)
+
+
+def test_whoever_scrapes_beside_the_api_shows_the_same_key(keyed: Path) -> None:
+    setup = parse(f"{keyed}#done.missing", environment={"OPENAI_API_KEY": OTHER})
+    assert authorization(setup.groups) == (("Authorization", f"Bearer {OTHER}"),)
 
 
 def test_a_key_that_is_not_set_is_named(keyed: Path) -> None:
