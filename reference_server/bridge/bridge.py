@@ -13,7 +13,7 @@ from reference_server.bridge.policy import DEFAULT, POLICIES, SlowPolicy
 from reference_server.bridge.queue import Books
 from reference_server.bridge.ticket import Ticket
 from reference_server.clock import Clock
-from reference_server.engine.interface import Engine, Event, Gauges, Work
+from reference_server.engine.interface import Engine, Event, Gauges, Started, Work
 
 _LAST_WORDS = 1.0  # seconds
 _GATHERS = POLICIES["unbounded"]  # an answer that is not streamed is taken as it comes
@@ -39,12 +39,15 @@ class Bridge:
         self.engine = engine
         self._step_seconds, self._seat_seconds = step_seconds, seat_seconds
         self._clock = clock or Clock()
-        self._slow = slow
+        self.slow = slow
         self._tickets: dict[str, Ticket] = {}
+        self._unstarted: set[str] = set()
+        self._fresh = 0  # tokens that are owed to requests which no step has seen
         self._timers: trio.Nursery | None = None
         self.gate = Gate()
         self.books, self.meter = Books(), Meter()
         self.late_events = 0  # for requests that had gone already
+        self.threaded = threaded
         self._driver: Driver
         if threaded:
             self._driver = Threaded(engine, self.gate, self._pace)
@@ -63,18 +66,36 @@ class Bridge:
     def now(self) -> float:
         return self._clock.now()
 
+    @property
+    def waiting(self) -> int:
+        """Requests without a place, those that no step has seen included."""
+        return len(self._unstarted)
+
+    def wait_expected(self) -> float:
+        """Seconds until a request of now would start, by the tokens owed and the latest pace.
+
+        0 where nobody waits, or where nothing is known yet.
+        """
+        pace = self.meter.tokens_per_second
+        if not self._unstarted or not pace:
+            return 0.0
+        return (self.engine.gauges.owed + self._fresh) / pace
+
     # -- requests ----------------------------------------------------------------------------
 
     def open(self, works: Sequence[Work], streamed: bool = False) -> Ticket:
-        ticket = Ticket(self, works, self._slow if streamed else _GATHERS)
+        ticket = Ticket(self, works, self.slow if streamed else _GATHERS)
         for work in works:
             self.engine.submit(work)
             self._tickets[work.id] = ticket
+            self._unstarted.add(work.id)
+            self._fresh += work.n * (work.sampling.max_tokens or 0)
         self._driver.wake()
         return ticket
 
     def forget(self, work: str) -> None:
         self._tickets.pop(work, None)
+        self._unstarted.discard(work)
 
     def cancel(self, work: str) -> None:
         """The next step gives its places back; until then events of it are late."""
@@ -150,7 +171,10 @@ class Bridge:
 
     def _deliver(self, events: Iterable[Event]) -> None:
         now = self._clock.now()
+        self._fresh = 0
         for event in events:
+            if isinstance(event, Started):
+                self._unstarted.discard(event.work)
             ticket = self._tickets.get(event.work)
             if ticket is None:
                 self.late_events += 1

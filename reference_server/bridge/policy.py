@@ -33,6 +33,7 @@ class SlowPolicy:
     `patience`: seconds that a pause may last before the stream is dropped.
     """
 
+    name: str
     steps: float = 64
     size: float = 256 * 1024
     full: Full = Full.PAUSE
@@ -42,12 +43,15 @@ class SlowPolicy:
 
 
 POLICIES: Mapping[str, SlowPolicy] = {
-    "unbounded": SlowPolicy(steps=inf, size=inf),
-    "pause": SlowPolicy(),
-    "drop": SlowPolicy(full=Full.DROP),
-    "coalesce": SlowPolicy(steps=inf, patience=5.0, merges=True),
-    "pause-then-drop": SlowPolicy(patience=5.0),
-    "naive": SlowPolicy(steps=inf, size=inf, waits=True),
+    policy.name: policy
+    for policy in (
+        SlowPolicy("unbounded", steps=inf, size=inf),
+        SlowPolicy("pause"),
+        SlowPolicy("drop", full=Full.DROP),
+        SlowPolicy("coalesce", steps=inf, patience=5.0, merges=True),
+        SlowPolicy("pause-then-drop", patience=5.0),
+        SlowPolicy("naive", steps=inf, size=inf, waits=True),
+    )
 }
 # Nobody waits and nothing is lost: a slow reader gets its text in fewer, longer pieces, and its
 # place in the batch is free again as soon as for any other.

@@ -13,6 +13,8 @@ from reference_server.bridge.queue import Books, Queue
 from reference_server.engine.interface import Delta, Done, Event, Failure, Started, Work
 from reference_server.seams import After
 
+UNAVAILABLE = "service_unavailable"  # the kind of failure that another server may not have
+
 
 class Desk(Protocol):
     """What a ticket needs of the bridge."""
@@ -51,17 +53,27 @@ class Ticket:
         self._wanted = trio.Event()
         self._paused = self._holding = self._deaf = False
         self._patience: trio.CancelScope | None = None
-        self.started = False
-        self.prompt_ids: dict[str, tuple[int, ...]] = {}  # work → its prompt, where there are ids
+        self._deadline: trio.CancelScope | None = None
+        self._prompts: dict[str, tuple[int, ...]] = {}  # work → its ids, where there are ids
+
+    def must_start(self, seconds: float) -> None:
+        """A request that has no place by then is given up."""
+        said = f"the request could not start within {seconds:g} s"
+        self._deadline = self._desk.later(seconds, lambda: self.fail(said, UNAVAILABLE))
+
+    @property
+    def prompts(self) -> tuple[tuple[int, ...], ...]:
+        """The ids of each prompt; empty for those that did not start, and where there are none."""
+        return tuple(self._prompts.get(work, ()) for work in self._watches)
 
     # -- from the engine ---------------------------------------------------------------------
 
     def deliver(self, event: Event, now: float) -> None:
         watch = self._watches[event.work]
         if isinstance(event, Started):
-            self.started = True
-            self.prompt_ids[event.work] = event.prompt_ids
+            self._prompts[event.work] = event.prompt_ids
             watch.started(now)
+            _stop(self._deadline)
             return
         if isinstance(event, Delta):
             watch.delta(event, now)
@@ -112,14 +124,9 @@ class Ticket:
 
     def _go_on(self) -> None:
         self._paused = False
-        self._be_patient()
+        _stop(self._patience)
         for work in self._open:
             self._desk.resume(work)
-
-    def _be_patient(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
 
     def _release(self) -> None:
         if self._holding:
@@ -154,7 +161,8 @@ class Ticket:
     def _end(self) -> None:
         self._open = set()
         self._queue.clear()
-        self._be_patient()
+        _stop(self._patience)
+        _stop(self._deadline)
         self._release()
         self._wanted.set()
 
@@ -163,4 +171,10 @@ class Ticket:
         for work in tuple(self._open):
             self._desk.cancel(work)
             self.deliver(Failure(work, message, kind), self._desk.now())
-        self._be_patient()
+        _stop(self._patience)
+        _stop(self._deadline)
+
+
+def _stop(timer: trio.CancelScope | None) -> None:
+    if timer is not None:
+        timer.cancel()

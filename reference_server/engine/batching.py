@@ -91,6 +91,17 @@ class BatchingEngine:
     def count_tokens(self, text: str) -> int:
         return len(self._vocabulary.encode(text))
 
+    @property
+    def context(self) -> int:
+        """As much as the model takes and the cache can hold."""
+        return min(self._runner.context, self._pool.count * self._runner.block_size)
+
+    def token_ids(self, text: str) -> tuple[int, ...]:
+        return self._vocabulary.encode(text)
+
+    def text_of(self, ids: Sequence[int]) -> str:
+        return b"".join(map(self._vocabulary.raw, ids)).decode(errors="replace")
+
     def chat_prompt(self, messages: Sequence[Message]) -> str:
         return self._vocabulary.chat_prompt(messages)
 

@@ -172,8 +172,18 @@ class Engine(Protocol):
     def idle(self) -> bool:
         """The next step would do nothing: an empty inbox, and nobody runs but the paused."""
 
+    @property
+    def context(self) -> int:
+        """The most tokens that a prompt and its answer may have together. Any thread."""
+
     def count_tokens(self, text: str) -> int:
         """Tokens of a prompt, as usage and the context limit count them. Any thread."""
+
+    def token_ids(self, text: str) -> tuple[int, ...] | None:
+        """The ids of a prompt's tokens; None where tokens have no ids. Any thread."""
+
+    def text_of(self, ids: Sequence[int]) -> str | None:
+        """What the ids stand for, bytes that are no text as U+FFFD; None without ids. Any thread."""
 
     def chat_prompt(self, messages: Sequence[Message]) -> str:
         """The prompt of a chat, up to where the assistant speaks. Any thread. Raises ValueError."""

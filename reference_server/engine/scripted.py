@@ -28,6 +28,7 @@ from reference_server.engine.interface import (
 )
 from reference_server.engine.text import TextPath, spelled
 
+CONTEXT = 4096  # tokens
 # What else a token might have been: enough for 20 alternatives, none of them equal.
 _ALTERNATIVES = tuple(b" w%d" % number for number in range(21))
 
@@ -116,9 +117,12 @@ class Seats:
 class ScriptedEngine:
     """See `interface.Engine`. `seed` decides what requests without a seed of their own draw."""
 
-    def __init__(self, max_batch: int = 16, seed: int | None = None) -> None:
+    def __init__(
+        self, max_batch: int = 16, seed: int | None = None, context: int = CONTEXT
+    ) -> None:
         if max_batch < 1:
             raise ValueError("max_batch must be at least 1")
+        self.context = context
         self._rng = random.Random(seed)
         self._inbox = Inbox()
         self._requests: dict[str, _Request] = {}
@@ -144,9 +148,13 @@ class ScriptedEngine:
     def count_tokens(self, text: str) -> int:
         return len(tokens.cut(text))
 
+    def token_ids(self, text: str) -> None:
+        """Its tokens are bytes and have no numbers."""
+
+    def text_of(self, ids: Sequence[int]) -> None: ...
+
     def chat_prompt(self, messages: Sequence[Message]) -> str:
-        said = "".join(f"<|{each.role}|>{each.content}<|end|>" for each in messages)
-        return f"{said}<|assistant|>"
+        return script.chat_prompt(messages)
 
     @property
     def gauges(self) -> Gauges:

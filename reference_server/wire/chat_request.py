@@ -27,7 +27,7 @@ def chat(body: Object) -> Ask:
     for name in _UNSUPPORTED:
         if body.get(name) is not None:
             raise invalid(f"{name} is not supported", name, "unsupported_parameter")
-    messages = _messages(body)
+    messages = messages_of(body)
     prompt = chat_prompt(messages)
     calls = _calls(body, prompt)
     answer = None if calls else _formatted(body, prompt)
@@ -52,7 +52,8 @@ def _sampling(body: Object, calling: bool) -> Sampling:
 # -- messages ------------------------------------------------------------------------------------
 
 
-def _messages(body: Object) -> tuple[Message, ...]:
+def messages_of(body: Object) -> tuple[Message, ...]:
+    """What was said. Raises ApiError(400)."""
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise fields.wrong("messages", "a non-empty array of messages", messages)

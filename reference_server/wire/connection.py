@@ -37,7 +37,10 @@ class Limits:
     ahead: int = 256 * 1024  # bytes of the next request read while this answer is made
     idle: float = 75.0  # between two requests
     request: float = 30.0  # from a request's first byte to its last
-    write: float = 60.0  # one write to a client that does not read
+    write: float = 30.0  # one write to a client that does not read
+    bodies: int = 64 * 1024 * 1024  # bytes of request bodies over all connections
+    small: int = 64 * 1024  # bytes of a body that are always taken
+    send_buffer: int | None = None  # bytes in the kernel; None: as it thinks fit
     linger: float = 2.0  # reading on after an early refusal, so that the peer can read it
 
 
@@ -59,6 +62,21 @@ class Request:
         return "/" + rest.partition("/")[2] if absolute else path
 
 
+class Bodies:
+    """The bytes of request bodies that all connections hold, beyond the small ones."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.held = 0
+
+    def grow(self, change: int) -> bool:
+        """False where there is no room for that many more."""
+        if change > 0 and self.held + change > self._most:
+            return False
+        self.held += change
+        return True
+
+
 class Connection:
     """See the module. `seams` and `memory` are for faults; a clean server leaves them alone."""
 
@@ -67,9 +85,14 @@ class Connection:
         stream: trio.abc.Stream,
         limits: Limits | None = None,
         clock: Clock | None = None,
+        bodies: Bodies | None = None,
     ) -> None:
         self._stream = stream
         self._limits = limits or Limits()
+        self._bodies = bodies or Bodies(self._limits.bodies)
+        self._charged = 0  # bytes of the body that count for all
+        if self._limits.send_buffer is not None:
+            self.narrow(self._limits.send_buffer)
         self._clock = clock or Clock()
         self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=self._limits.head)
         self._scope = trio.CancelScope()
@@ -88,6 +111,7 @@ class Connection:
             with self._scope:
                 yield
         finally:
+            self._charge(0)
             with trio.move_on_after(1, shield=True):
                 await self._stream.aclose()
 
@@ -140,12 +164,21 @@ class Connection:
             body += event.data
             if len(body) > self._limits.body:
                 raise ApiError(413, f"the body is larger than {self._limits.body} bytes")
+            self._charge(len(body) - self._limits.small)
         return Request(
             head.method.decode("ascii"),
             head.target.decode("latin-1"),
             {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers},
             bytes(body),
         )
+
+    def _charge(self, size: int) -> None:
+        more = max(0, size) - self._charged
+        if not self._bodies.grow(more):
+            self._last = True
+            retry = ((b"retry-after", b"1"),)
+            raise ApiError(503, "too many large requests are arriving at once", fields=retry)
+        self._charged += more
 
     async def _event(self) -> object:
         while (event := self._h11.next_event()) is h11.NEED_DATA:
@@ -243,10 +276,10 @@ class Connection:
         # A hang-up, ours or the peer's, takes effect here, before anything else is done.
         await trio.lowlevel.checkpoint_if_cancelled()
 
-    def narrow(self) -> None:
-        """A send queue that is soon full, for faults of those who wait for it."""
+    def narrow(self, size: int = _NARROW) -> None:
+        """A send queue of that many bytes; by default one that is soon full, for faults."""
         if isinstance(self._stream, trio.SocketStream):
-            self._stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _NARROW)
+            self._stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
 
     async def act(self, act: Act) -> None:
         """What only a faulty server does. All but FINISH never return."""
@@ -268,6 +301,7 @@ class Connection:
     async def next_exchange(self) -> bool:
         """Ready for another request? Closes politely when not."""
         self.seams = CLEAN
+        self._charge(0)
         self._ended = False
         both_done = self._h11.our_state is h11.DONE and self._h11.their_state is h11.DONE
         if both_done and not self._last:

@@ -9,16 +9,17 @@ from dataclasses import dataclass, field, replace
 import trio
 
 from reference_server.bridge import Bridge, Ticket
+from reference_server.bridge.ticket import UNAVAILABLE
 from reference_server.engine.interface import Delta, Done, Event, Failure, Work
 from reference_server.seams import Act, Answer, Document, Part, Seams, Slow
 from reference_server.wire import sse_writer
 from reference_server.wire.connection import Connection
-from reference_server.wire.errors import ApiError, envelope
+from reference_server.wire.errors import ApiError, envelope, invalid
 from reference_server.wire.request import Ask
 from reference_server.wire.shape import SHAPES, Label, Piece, Shape
 
 _STREAM_FIELDS = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
-UNAVAILABLE = "service_unavailable"  # the kind of failure that another server may not have
+INVALID = "invalid_request_error"  # that of a request which no server of this model could do
 _BLOCKED = 0.5  # seconds of one write
 _PREFIX = {"chat": "chatcmpl", "completions": "cmpl"}
 
@@ -34,6 +35,7 @@ class Exchange:
     id: str
     created: int
     heartbeat: float | None = None
+    start_within: float | None = None  # seconds
     done: list[Done] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -47,7 +49,10 @@ class Exchange:
 
     async def run(self) -> None:
         """Generate and answer. Raises ApiError when the work fails before the first byte."""
-        ticket = self.bridge.open(list(self._works()), streamed=self.ask.stream)
+        works = list(self._works())
+        ticket = self.bridge.open(works, streamed=self.ask.stream)
+        if self.start_within is not None:
+            ticket.must_start(self.start_within)
         try:
             async with self.connection.watched():
                 answer = self._stream if self.ask.stream else self._plain
@@ -76,6 +81,7 @@ class Exchange:
                     return _refusal(event)
                 if isinstance(event, Delta):
                     pieces.append(self._piece(event))
+        self._shape.prompt_ids = ticket.prompts
         document = self.seams.plain(self._shape.document(pieces, self.done))
         body = sse_writer.dumps(document).encode()
         whole = self.seams.whole(Answer(200, body, fields=self._fields))
@@ -108,6 +114,7 @@ class Exchange:
                 if isinstance(events[0], Failure):
                     return _refusal(events[0])
                 started = True
+                self._shape.prompt_ids = ticket.prompts
                 await self._start()
             for event in events:
                 if isinstance(event, Failure):
@@ -172,6 +179,8 @@ class Exchange:
 
 def _refusal(failure: Failure) -> ApiError:
     """A failure before the first byte."""
+    if failure.kind == INVALID:
+        return invalid(failure.message)
     if failure.kind == UNAVAILABLE:
         return ApiError(503, failure.message, fields=((b"retry-after", b"1"),))
     return ApiError(500, failure.message)

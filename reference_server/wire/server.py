@@ -6,38 +6,49 @@
 from __future__ import annotations
 
 import hmac
+import math
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import trio
 
 from reference_server.bridge import Bridge
+from reference_server.bridge.ticket import UNAVAILABLE
 from reference_server.clock import Clock
 from reference_server.seams import CLEAN, Answer, Seams
-from reference_server.wire import chat_request, fields, gauges, request, sse_writer
-from reference_server.wire.connection import Connection, Limits, Request
+from reference_server.wire import chat_request, fields, gauges, request, sse_writer, tokens
+from reference_server.wire.connection import Bodies, Connection, Limits, Request
 from reference_server.wire.errors import ApiError
-from reference_server.wire.exchange import UNAVAILABLE, Exchange
+from reference_server.wire.exchange import Exchange
 from reference_server.wire.request import Ask
 
 _GENERATE = {"/v1/chat/completions": chat_request.chat, "/v1/completions": request.completions}
+_TOKENS = {"/tokenize": tokens.tokenize, "/detokenize": tokens.detokenize}
 _GET = ("/v1/models", "/health", "/stats", "/metrics")
+_LONG = 16 * 1024  # characters: counting the tokens of more is left to a thread
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`context` in tokens, `heartbeat` in seconds; `max_waiting` in requests."""
+    """`context` in tokens (None: the engine's); `max_waiting` in requests; the others in seconds.
+
+    `start_within`: a request that is not expected to start by then is refused at once; one that
+    was, and does not, is given up.
+    """
 
     model: str = "scripted"
-    context: int = 4096
+    context: int | None = None
     max_waiting: int | None = None
+    start_within: float | None = None
     heartbeat: float | None = None
     api_key: str | None = None
     limits: Limits = field(default_factory=Limits)
 
 
+Made = TypeVar("Made")
 SeamsFor = Callable[[Request, dict[str, Any]], Seams]
 
 
@@ -64,13 +75,14 @@ class Server:
         self._ids = ids
         self._connections: set[Connection] = set()
         self._counts = gauges.Counts(started=self._clock.unix())
+        self._bodies = Bodies(self.settings.limits.bodies)
         self.draining = False
 
     # -- connections -------------------------------------------------------------------------
 
     async def serve_connection(self, stream: trio.abc.Stream) -> None:
         """Exchange after exchange, until the peer leaves or the server drains."""
-        connection = Connection(stream, self.settings.limits, self._clock)
+        connection = Connection(stream, self.settings.limits, self._clock, self._bodies)
         self._connections.add(connection)
         self._counts.connections += 1
         try:
@@ -111,11 +123,17 @@ class Server:
 
     async def _answer(self, asked: Request, connection: Connection) -> None:
         self._counts.requests += 1
-        if asked.path.startswith("/v1/"):
+        if asked.path.startswith("/v1/") or asked.path in _TOKENS:
             self._authorised(asked)
         if asked.path in _GENERATE:
             _allowed(asked, "POST")
             await self._generate(asked, connection)
+        elif asked.path in _TOKENS:
+            _allowed(asked, "POST")
+            body = fields.parse(asked.body)
+            spell = partial(_TOKENS[asked.path], self.bridge.engine, body)
+            made = await self._aside(len(asked.body), spell)
+            await connection.send(_document(made))
         elif asked.path in _GET or asked.path == f"/v1/models/{self.settings.model}":
             _allowed(asked, "GET", "HEAD")
             await connection.send(self._get(asked.path))
@@ -137,31 +155,45 @@ class Server:
     def _get(self, path: str) -> Answer:
         model = self.settings.model
         if path == "/metrics":
-            text = gauges.prometheus(model, self.bridge.gauges, self._counts)
+            text = gauges.prometheus(self._snapshot())
             return Answer(200, text.encode(), b"text/plain; version=0.0.4; charset=utf-8")
         card = {
             "id": model,
             "object": "model",
             "created": int(self._counts.started),
             "owned_by": "streamproof",
-            "max_model_len": self.settings.context,
+            "max_model_len": self.context,
         }
         if path == "/v1/models":
             return _document({"object": "list", "data": [card]})
         if path == "/stats":
-            now = self._clock.unix()
-            open_ = len(self._connections)
-            return _document(gauges.stats(self.bridge.gauges, self._counts, open_, now))
+            return _document(gauges.stats(self._snapshot(), self._clock.unix()))
         if path == "/health":
             word = "draining" if self.draining else "ok"
             return replace(_document({"status": word}), status=503 if self.draining else 200)
         return _document(card)
 
+    def _snapshot(self) -> gauges.Snapshot:
+        bridge = self.bridge
+        return gauges.Snapshot(
+            model=self.settings.model,
+            engine=bridge.gauges,
+            counts=self._counts,
+            books=bridge.books,
+            meter=bridge.meter,
+            late_events=bridge.late_events,
+            connections_open=len(self._connections),
+            body_bytes=self._bodies.held,
+            slow_client=bridge.slow.name,
+        )
+
     # -- generation --------------------------------------------------------------------------
 
     async def _generate(self, asked: Request, connection: Connection) -> None:
         body = fields.parse(connection.seams.request(asked.body))
-        ask = self._fitted(_GENERATE[asked.path](body))
+        ask = _GENERATE[asked.path](body)
+        self._known(ask.model)
+        ask = await self._aside(len(asked.body), partial(self._fitted, ask))
         self._admitted()
         exchange = Exchange(
             ask,
@@ -171,31 +203,61 @@ class Server:
             self._ids(),
             created=int(self._clock.unix()),
             heartbeat=self.settings.heartbeat,
+            start_within=self.settings.start_within,
         )
         self._counts.streams += ask.stream
         await exchange.run()
 
-    def _fitted(self, ask: Ask) -> Ask:
-        """The model exists and the prompt leaves room; the limit is cut to the room there is."""
-        if ask.model != self.settings.model:
-            message = f"the model {ask.model!r} does not exist"
+    async def _aside(self, size: int, call: Callable[[], Made]) -> Made:
+        """A call that takes long for much text: then other connections need not wait for it.
+
+        Not on the scripted engine's virtual clock, which knows no threads.
+        """
+        if self.bridge.threaded and size > _LONG:
+            return await trio.to_thread.run_sync(call)
+        return call()
+
+    @property
+    def context(self) -> int:
+        """The most tokens of a prompt and its answer together."""
+        most = self.bridge.engine.context
+        return most if self.settings.context is None else min(most, self.settings.context)
+
+    def _known(self, model: str) -> None:
+        if model != self.settings.model:
+            message = f"the model {model!r} does not exist"
             raise ApiError(404, message, param="model", code="model_not_found")
-        longest = max(self.bridge.engine.count_tokens(prompt) for prompt in ask.prompts)
-        room = self.settings.context - longest
+
+    def _fitted(self, ask: Ask) -> Ask:
+        """In the model's own chat template; the limit is cut to the room that the prompt leaves."""
+        engine = self.bridge.engine
+        if ask.messages:
+            prompt = tokens.templated(engine, ask.messages)
+            ask = replace(ask, prompts=(prompt,))
+        longest = max(engine.count_tokens(prompt) for prompt in ask.prompts)
+        room = self.context - longest
         if room <= 0:
-            raise request.too_long(longest, self.settings.context, ask.api)
+            raise request.too_long(longest, self.context, ask.api)
         limit = ask.sampling.max_tokens
         fitting = room if limit is None else min(limit, room)
         return replace(ask, sampling=replace(ask.sampling, max_tokens=fitting))
 
     def _admitted(self) -> None:
-        retry = ((b"retry-after", b"1"),)
         if self.draining:
-            raise ApiError(503, "the server is shutting down", fields=retry)
+            raise ApiError(503, "the server is shutting down", fields=_retry(1))
         most = self.settings.max_waiting
-        if most is not None and self.bridge.gauges.waiting >= most:
+        if most is not None and self.bridge.waiting >= most:
             message = f"{most} requests are waiting already"
-            raise ApiError(429, message, code="queue_full", fields=retry)
+            raise ApiError(429, message, code="queue_full", fields=_retry(1))
+        soon, expected = self.settings.start_within, self.bridge.wait_expected()
+        if soon is not None and expected > soon:
+            message = f"the request would start in about {expected:.1f} s, later than {soon:g} s"
+            raise ApiError(429, message, code="queue_full", fields=_retry(expected - soon))
+
+
+def _retry(seconds: float) -> tuple[tuple[bytes, bytes], ...]:
+    """RFC 9110, section 10.2.3: whole seconds."""
+    return ((b"retry-after", b"%d" % max(1, math.ceil(seconds))),)
 
 
 def _allowed(asked: Request, *methods: str) -> None:

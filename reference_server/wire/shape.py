@@ -36,6 +36,7 @@ class Piece:
     text: str
     logprobs: tuple[TokenLogprob, ...]
     finish: FinishReason | None
+    token_ids: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -45,6 +46,7 @@ class _Gathered:
     text: list[str] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
     finish: FinishReason | None = None
+    token_ids: list[int] = field(default_factory=list)
 
 
 def usage(done: Sequence[Done]) -> Document:
@@ -68,6 +70,8 @@ class Shape:
     def __init__(self, ask: Ask, label: Label) -> None:
         self.ask = ask
         self.label = label
+        self.prompt_ids: Sequence[tuple[int, ...]] = ()  # of each prompt, where there are ids
+        self._unsaid: dict[int, tuple[int, ...]] = {}  # choice → ids not in any chunk yet
 
     def opening(self) -> Iterator[Shaped]:
         return iter(())
@@ -82,7 +86,7 @@ class Shape:
     def piece(self, work: int, delta: Delta) -> Piece:
         """`work` is the prompt's number: choices are counted prompt by prompt."""
         index = work * self.ask.n + delta.choice
-        return Piece(index, delta.text, delta.logprobs, delta.finish)
+        return Piece(index, delta.text, delta.logprobs, delta.finish, delta.token_ids)
 
     def usage_chunk(self, done: Sequence[Done]) -> Document:
         return {**self._head(self.chunk_object), "choices": [], "usage": usage(done)}
@@ -94,9 +98,26 @@ class Shape:
             one = gathered[piece.index]
             one.text.append(piece.text)
             one.logprobs += piece.logprobs
+            one.token_ids += piece.token_ids
             one.finish = piece.finish or one.finish
         choices = [self.choice(index, one) for index, one in enumerate(gathered)]
         return {**self._head(self.object), "choices": choices, "usage": usage(done)}
+
+    def _ids(self, ids: Sequence[int]) -> list[int] | None:
+        """As the answer shows them: null where the model has none."""
+        return list(ids) if any(self.prompt_ids) else None
+
+    def _keep(self, piece: Piece) -> None:
+        """Not every piece gives a chunk: its ids come with the next one of its choice."""
+        if self.ask.return_token_ids:
+            before = self._unsaid.get(piece.index, ())
+            self._unsaid[piece.index] = before + piece.token_ids
+
+    def _said(self, index: int) -> Document:
+        """What `return_token_ids` adds to a choice of a chunk, as vLLM has it."""
+        if not self.ask.return_token_ids:
+            return {}
+        return {"token_ids": self._ids(self._unsaid.pop(index, ()))}
 
     def _head(self, object_: str) -> Document:
         return {
@@ -125,9 +146,22 @@ class ChatShape(Shape):
         """Every choice's role, in order, before any text."""
         content = None if self.ask.calls else ""
         for index in range(self.ask.choices):
-            yield Part.ROLE, self._delta(index, {"role": "assistant", "content": content})
+            chunk = self._delta(index, {"role": "assistant", "content": content})
+            if self.ask.return_token_ids and index == 0:
+                chunk["prompt_token_ids"] = self._prompt_ids()
+            yield Part.ROLE, chunk
+
+    def document(self, pieces: Sequence[Piece], done: Sequence[Done]) -> Document:
+        whole = super().document(pieces, done)
+        if self.ask.return_token_ids:
+            whole["prompt_token_ids"] = self._prompt_ids()
+        return whole
+
+    def _prompt_ids(self) -> list[int] | None:
+        return self._ids(self.prompt_ids[0] if self.prompt_ids else ())
 
     def delta(self, piece: Piece) -> Iterator[Shaped]:
+        self._keep(piece)
         if piece.text and self.ask.calls:
             for fragment in self._fragments(piece):
                 yield Part.TOOL, self._delta(piece.index, {"tool_calls": [fragment]})
@@ -147,13 +181,16 @@ class ChatShape(Shape):
                 message["tool_calls"] = calls
         finish = None if gathered.finish is None else self._finish(gathered.finish)
         entries = None if self.ask.calls else self._logprobs(gathered.logprobs)
-        return {"index": index, "message": message, "logprobs": entries, "finish_reason": finish}
+        choice = {"index": index, "message": message, "logprobs": entries, "finish_reason": finish}
+        if self.ask.return_token_ids:
+            choice["token_ids"] = self._ids(gathered.token_ids)
+        return choice
 
     def _delta(
         self, index: int, delta: Document, logprobs: Document | None = None, finish: Any = None
     ) -> Document:
         choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
-        return self._chunk(choice)
+        return self._chunk({**choice, **self._said(index)})
 
     def _finish(self, reason: FinishReason) -> str:
         if self.ask.calls and reason is FinishReason.STOP:
@@ -216,6 +253,7 @@ class CompletionShape(Shape):
     def __init__(self, ask: Ask, label: Label) -> None:
         super().__init__(ask, label)
         self._offset = [0] * ask.choices  # characters of text sent so far, per choice
+        self._shown: set[int] = set()  # choices whose prompt ids were sent
 
     def opening(self) -> Iterator[Shaped]:
         """With several choices an empty chunk for each, in order: clients number by appearance.
@@ -224,21 +262,39 @@ class CompletionShape(Shape):
         """
         if self.ask.choices > 1:
             for index in range(self.ask.choices):
-                yield Part.ROLE, self._chunk(self._choice(index, "", None, None))
+                yield Part.ROLE, self._piece(index, "", None, None)
 
     def delta(self, piece: Piece) -> Iterator[Shaped]:
+        self._keep(piece)
         if piece.text:
             entries = self._logprobs(piece.logprobs, self._offset[piece.index])
             self._offset[piece.index] += len(piece.text)
-            yield Part.CONTENT, self._chunk(self._choice(piece.index, piece.text, entries, None))
+            yield Part.CONTENT, self._piece(piece.index, piece.text, entries, None)
         if piece.finish:
-            finish = self._choice(piece.index, "", None, piece.finish.value)
-            yield Part.FINISH, self._chunk(finish)
+            yield Part.FINISH, self._piece(piece.index, "", None, piece.finish.value)
+
+    def _piece(
+        self, index: int, text: str, logprobs: Document | None, finish: str | None
+    ) -> Document:
+        """A chunk. The first one of a choice has its prompt's ids, if ids are wanted."""
+        choice = {**self._choice(index, text, logprobs, finish), **self._said(index)}
+        if self.ask.return_token_ids and index not in self._shown:
+            self._shown.add(index)
+            choice["prompt_token_ids"] = self._prompt_ids(index)
+        return self._chunk(choice)
+
+    def _prompt_ids(self, index: int) -> list[int] | None:
+        prompt = index // self.ask.n
+        return self._ids(self.prompt_ids[prompt]) if self.prompt_ids else None
 
     def choice(self, index: int, gathered: _Gathered) -> Document:
         finish = None if gathered.finish is None else gathered.finish.value
         entries = self._logprobs(gathered.logprobs, 0)
-        return self._choice(index, "".join(gathered.text), entries, finish)
+        choice = self._choice(index, "".join(gathered.text), entries, finish)
+        if self.ask.return_token_ids:
+            choice["token_ids"] = self._ids(gathered.token_ids)
+            choice["prompt_token_ids"] = self._prompt_ids(index)
+        return choice
 
     def _choice(
         self, index: int, text: str, logprobs: Document | None, finish: str | None

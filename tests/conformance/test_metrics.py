@@ -8,8 +8,10 @@ import time
 import pytest
 
 from conformance.metrics import MAPS, ROLES, detect, map_from_names, parse, values_from
+from reference_server.bridge.meter import Meter
+from reference_server.bridge.queue import Books
 from reference_server.engine.interface import Gauges
-from reference_server.wire.gauges import Counts, prometheus
+from reference_server.wire.gauges import Counts, Snapshot, prometheus
 
 PAGES = {
     "vllm": """\
@@ -52,9 +54,13 @@ def test_each_servers_page_is_known_and_gives_the_same_numbers(name: str) -> Non
     assert {"running", "waiting", "generated_tokens"} <= set(values)
 
 
+def snapshot(model: str, engine: Gauges) -> Snapshot:
+    return Snapshot(model, engine, Counts(started=0), Books(), Meter(), 0, 0, 0, "pause")
+
+
 def test_our_own_page_is_read_as_it_is_written() -> None:
     gauges = Gauges(tokens=96, running=2, waiting=1, aborted=5)
-    rows = parse(prometheus('m"\\x', gauges, Counts(started=0)).replace('m"\\x', r"m\"\\x"))
+    rows = parse(prometheus(snapshot('m"\\x', gauges)))
     assert rows[0].labels == {"model_name": 'm"\\x'}
     assert detect(rows) == "streamproof"
     assert values_from(rows, MAPS["streamproof"]) == {

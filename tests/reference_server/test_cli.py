@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -21,7 +22,7 @@ import pytest
 from reference_server.cli import main
 from tests.reference_server.client import CHAT, chat
 
-COMMAND = [sys.executable, "-m", "reference_server", "--port", "0"]
+COMMAND = [sys.executable, "-m", "reference_server", "--model", "scripted", "--port", "0"]
 
 
 @contextmanager
@@ -58,14 +59,20 @@ def test_the_first_line_says_where_it_serves() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--model", "tiny"], "later release"),
-        (["--model", "/some/dir"], "later release"),
         (["--port", "x"], "invalid int value"),
         (["--port", "70000"], "0 to 65535"),
-        (["--step-ms", "-1"], "--step-ms"),
-        (["--max-batch", "0"], "--max-batch"),
-        (["--max-waiting", "-1"], "--max-waiting"),
-        (["--heartbeat", "0"], "--heartbeat"),
+        (["--step-ms", "-1"], "--step-ms: expected milliseconds, not negative, got -1"),
+        (["--step-ms", "nan"], "--step-ms: expected"),
+        (["--max-batch", "0"], "--max-batch: expected at least 1, got 0"),
+        (["--kv-blocks", "0"], "--kv-blocks: expected at least 1, got 0"),
+        (["--prefill-chunk", "-1"], "--prefill-chunk: expected 0 or more, got -1"),
+        (["--context", "0"], "--context: expected at least 1, got 0"),
+        (["--max-waiting", "-1"], "--max-waiting: expected 0 or more, got -1"),
+        (["--start-within", "0"], "--start-within: expected seconds, positive, got 0"),
+        (["--heartbeat", "0"], "--heartbeat: expected seconds, positive, got 0"),
+        (["--device", "tpu"], "--device: expected one of cpu, cuda, got tpu"),
+        (["--dtype", "int8"], "--dtype: expected one of float32, bfloat16, got int8"),
+        (["--slow-client", "wait"], "--slow-client: expected one of unbounded, pause, drop, "),
         (["--api-key-env", "SURELY_NOT_SET"], "SURELY_NOT_SET is not set"),
         (["--fault", "sse.bim"], "did you mean sse.bom?"),
         (["--nonsense"], "--nonsense"),
@@ -83,11 +90,40 @@ def test_a_bad_option_is_one_line_and_exit_2(
     assert shown.out == ""
     assert len(shown.err.splitlines()) == 1
     assert said in shown.err
+    flags = set(re.findall(r"--[a-z-]+", shown.err)) - {"--help"}
+    assert flags <= {options[0]}, "another flag is named than the wrong one"
+
+
+def test_a_model_that_is_not_there_is_one_line_and_exit_2() -> None:
+    pytest.importorskip("torch")
+    command = [sys.executable, "-m", "reference_server", "--port", "0", "--model", "/no/such/place"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "/no/such/place: there is no such folder" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_without_torch_a_model_is_one_line_and_scripted_the_default(tmp_path: Path) -> None:
+    blocker = tmp_path / "without.py"
+    blocker.write_text(
+        "import sys, importlib.util as util\n"
+        "there = util.find_spec\n"
+        "util.find_spec = lambda name, *more: None if name == 'torch' else there(name, *more)\n"
+        "sys.modules['torch'] = None\n"
+        "from reference_server.cli import main\n"
+        "from reference_server.options import default_model\n"
+        "print(default_model())\n"
+        "sys.exit(main(['--model', 'tiny', '--port', '0']))\n"
+    )
+    done = subprocess.run([sys.executable, str(blocker)], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "scripted\n")
+    assert len(done.stderr.splitlines()) == 1
+    assert "streamproof[reference]" in done.stderr
 
 
 def test_a_port_in_use_is_one_line_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        assert main(["--port", str(taken.getsockname()[1])]) == 2
+        assert main(["--model", "scripted", "--port", str(taken.getsockname()[1])]) == 2
     assert "cannot listen on 127.0.0.1" in capsys.readouterr().err
 
 
@@ -147,7 +183,7 @@ def test_a_bug_in_one_connection_does_not_take_the_server_down(tmp_path: Path) -
         "sys.exit(cli.main(sys.argv[1:]))\n"
     )
     server = subprocess.Popen(
-        [sys.executable, str(breaker), "--port", "0"],
+        [sys.executable, str(breaker), "--model", "scripted", "--port", "0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
