@@ -1,13 +1,13 @@
 """The batching engine over a model that checks its cache: the contract, order of delivery, counts.
 
-A `Gate` lets one step through at a time and notes what came out of it: what an end state hides,
-the steps and the passes show.
+A gate lets one step through at a time: what an end state hides, the steps and passes show.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -22,8 +22,10 @@ from reference_server.engine.interface import (
     Started,
     Work,
 )
+from reference_server.engine.runner import Row, Token
 from tests.reference_server import check_engine as contract
 from tests.reference_server.fake_model import END, VOCABULARY, FakeRunner, Pass
+from tests.reference_server.step_gate import Gate, deltas, ids, kinds, text
 
 ENGINES: Mapping[str, Callable[[int], BatchingEngine]] = {
     "plain": lambda batch: BatchingEngine(FakeRunner(), VOCABULARY, max_batch=batch, seed=1),
@@ -58,45 +60,19 @@ def test_any_schedule_keeps_the_books(seed: int) -> None:
     contract.any_schedule_keeps_the_books(make, seed)
 
 
-@dataclass
-class Gate:
-    """One step a ticket. Options that are not the runner's go to the engine."""
+class Bench(Gate):
+    """A gate before a batching engine, with the fake model in reach; the books add up each step."""
 
-    runner: FakeRunner = field(default_factory=FakeRunner)
-    max_batch: int = 4
-    prefill_chunk: int = 256
-    prefix_sharing: bool = True
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        self.engine = BatchingEngine(
-            self.runner,
-            VOCABULARY,
-            max_batch=self.max_batch,
-            prefill_chunk=self.prefill_chunk,
-            prefix_sharing=self.prefix_sharing,
-            seed=self.seed,
-        )
+    def __init__(self, runner: FakeRunner | None = None, seed: int = 0, **options: Any) -> None:
+        self.runner = runner or FakeRunner()
+        self.batching = BatchingEngine(self.runner, VOCABULARY, seed=seed, **options)
+        super().__init__(self.batching)
 
     def step(self, tickets: int = 1) -> list[Event]:
-        """What the last of so many steps gave."""
-        events: list[Event] = []
         for _ in range(tickets):
-            events = list(self.engine.step())
-            self.engine.check_integrity()
-        return events
-
-    def finish(self) -> list[Event]:
-        """Step until nothing moves."""
-        events: list[Event] = []
-        while not self.engine.idle:
-            events += self.step()
-        return events
-
-    def run(self, *works: Work) -> list[Event]:
-        for work in works:
-            self.engine.submit(work)
-        return self.finish()
+            super().step()
+            self.batching.check_integrity()
+        return self.steps[-1]
 
     @property
     def is_empty(self) -> bool:
@@ -114,23 +90,6 @@ def work(name: str, said: str | None = "one two three", /, **changes: object) ->
     return replace(base, sampling=sampling, **mine)  # type: ignore[arg-type]
 
 
-def deltas(events: Iterable[Event], name: str, choice: int = 0) -> list[Delta]:
-    mine = (event for event in events if isinstance(event, Delta) and event.work == name)
-    return [delta for delta in mine if delta.choice == choice]
-
-
-def text(events: Iterable[Event], name: str, choice: int = 0) -> str:
-    return "".join(delta.text for delta in deltas(events, name, choice))
-
-
-def ids(events: Iterable[Event], name: str, choice: int = 0) -> tuple[int, ...]:
-    return tuple(token for delta in deltas(events, name, choice) for token in delta.token_ids)
-
-
-def kinds(events: Iterable[Event]) -> list[tuple[str, str]]:
-    return [(type(event).__name__, event.work) for event in events]
-
-
 def size(prompt: str) -> int:
     return len(VOCABULARY.encode(prompt))
 
@@ -139,7 +98,7 @@ def size(prompt: str) -> int:
 
 
 def test_a_first_token_leaves_before_the_prompts_behind_it_are_computed() -> None:
-    gate = Gate(prefill_chunk=0)
+    gate = Bench(prefill_chunk=0)
     gate.engine.submit(work("short"))
     gate.engine.submit(work("long", prompt="long " * 40))
     step = gate.engine.step()
@@ -151,7 +110,7 @@ def test_a_first_token_leaves_before_the_prompts_behind_it_are_computed() -> Non
 
 
 def test_running_choices_get_their_tokens_while_a_long_prompt_is_computed() -> None:
-    gate = Gate(prefill_chunk=16)
+    gate = Bench(prefill_chunk=16)
     gate.engine.submit(work("runs", "a b c d e f g h i j k l m n o p q r s t"))
     gate.step(2)
     gate.engine.submit(work("long", prompt="long " * 40))
@@ -165,7 +124,7 @@ def test_running_choices_get_their_tokens_while_a_long_prompt_is_computed() -> N
 
 
 def test_a_choice_gets_one_token_a_step_from_its_first_on() -> None:
-    gate = Gate()
+    gate = Bench()
     gate.engine.submit(work("w", "abcdefgh"))
     counts = [len(ids(gate.step(), "w")) for _ in range(8)]
     assert counts == [1] * 8
@@ -174,7 +133,7 @@ def test_a_choice_gets_one_token_a_step_from_its_first_on() -> None:
 
 
 def test_all_running_choices_share_one_pass_a_step() -> None:
-    gate = Gate(max_batch=3)
+    gate = Bench(max_batch=3)
     for name in "abc":
         gate.engine.submit(work(name))
     gate.step()
@@ -187,7 +146,7 @@ def test_all_running_choices_share_one_pass_a_step() -> None:
 def test_thirty_two_requests_on_blocks_for_four_finish_in_order() -> None:
     one = work("w00", "12345678")  # the last token needs no place
     blocks = -(-(size(one.prompt) + 7) // 4)
-    gate = Gate(FakeRunner(block_count=4 * blocks), max_batch=32, prefix_sharing=False)
+    gate = Bench(FakeRunner(block_count=4 * blocks), max_batch=32, prefix_sharing=False)
     for number in range(32):
         gate.engine.submit(work(f"w{number:02}", "12345678"))
     done: list[str] = []
@@ -201,7 +160,7 @@ def test_thirty_two_requests_on_blocks_for_four_finish_in_order() -> None:
 
 def test_what_a_request_computes_does_not_depend_on_who_is_there() -> None:
     def stretches(*others: Work) -> list[tuple[int, int]]:
-        gate = Gate(prefill_chunk=16, prefix_sharing=False)
+        gate = Bench(prefill_chunk=16, prefix_sharing=False)
         for each in (*others, work("w", prompt="a prompt of several stretches" * 3)):
             gate.engine.submit(each)
         gate.finish()
@@ -221,7 +180,7 @@ def test_what_a_request_computes_does_not_depend_on_who_is_there() -> None:
 
 
 def test_a_cancel_in_the_middle_of_a_step_lets_at_most_one_more_token_come() -> None:
-    gate = Gate()
+    gate = Bench()
     for name in "ab":
         gate.engine.submit(work(name, "abcdefgh"))
     gate.step(2)
@@ -238,7 +197,7 @@ def test_a_cancel_in_the_middle_of_a_step_lets_at_most_one_more_token_come() -> 
 
 
 def test_a_cancelled_prompt_is_not_computed_to_its_end() -> None:
-    gate = Gate(prefill_chunk=8)
+    gate = Bench(prefill_chunk=8)
     gate.engine.submit(work("w", prompt="long " * 20))
     gate.step(2)
     gate.engine.cancel("w")
@@ -248,7 +207,7 @@ def test_a_cancelled_prompt_is_not_computed_to_its_end() -> None:
 
 
 def test_a_waiting_request_that_is_cancelled_is_never_admitted() -> None:
-    gate = Gate(max_batch=1)
+    gate = Bench(max_batch=1)
     gate.engine.submit(work("runs"))
     gate.engine.submit(work("waits"))
     gate.step()
@@ -258,8 +217,8 @@ def test_a_waiting_request_that_is_cancelled_is_never_admitted() -> None:
 
 
 def test_a_pause_in_the_middle_of_a_prompt_changes_nothing_in_the_answer() -> None:
-    said = text(Gate(prefill_chunk=8).run(work("w", None, max_tokens=9)), "w")
-    gate = Gate(prefill_chunk=8)
+    said = text(Bench(prefill_chunk=8).run(work("w", None, max_tokens=9)), "w")
+    gate = Bench(prefill_chunk=8)
     gate.engine.submit(work("w", None, max_tokens=9))
     gate.step()
     gate.engine.pause("w")
@@ -271,7 +230,7 @@ def test_a_pause_in_the_middle_of_a_prompt_changes_nothing_in_the_answer() -> No
 
 
 def test_an_id_in_use_costs_no_other_verb() -> None:
-    gate = Gate()
+    gate = Bench()
     gate.engine.submit(work("a"))
     gate.step()
     gate.engine.submit(work("a"))
@@ -297,7 +256,7 @@ def test_an_id_in_use_costs_no_other_verb() -> None:
     ],
 )
 def test_a_request_that_can_never_fit_fails_in_one_line(asked: Work, why: str) -> None:
-    gate = Gate(FakeRunner(block_count=10, context=64))
+    gate = Bench(FakeRunner(block_count=10, context=64))
     assert gate.run(asked, work("next"))[0] == Failure("w", why, "invalid_request_error")
     gauges = gate.engine.gauges
     assert (gauges.submitted, gauges.failed, gauges.finished) == (2, 1, 1)
@@ -306,7 +265,7 @@ def test_a_request_that_can_never_fit_fails_in_one_line(asked: Work, why: str) -
 
 def test_a_request_that_just_fits_runs() -> None:
     prompt = size(work("w").prompt)
-    gate = Gate(FakeRunner(block_count=10, context=64))
+    gate = Bench(FakeRunner(block_count=10, context=64))
     events = gate.run(work("w", None, max_tokens=41 - prompt, ignore_eos=True))
     assert len(ids(events, "w")) == 41 - prompt
     assert gate.is_empty
@@ -315,8 +274,8 @@ def test_a_request_that_just_fits_runs() -> None:
 def test_without_a_limit_the_context_or_the_cache_ends_the_answer() -> None:
     prompt = size(work("w").prompt)
     endless = work("w", None, ignore_eos=True)
-    by_context = Gate(FakeRunner(context=50)).run(endless)
-    by_cache = Gate(FakeRunner(block_count=11)).run(endless)
+    by_context = Bench(FakeRunner(context=50)).run(endless)
+    by_cache = Bench(FakeRunner(block_count=11)).run(endless)
     assert len(ids(by_context, "w")) == 50 - prompt
     assert len(ids(by_cache, "w")) == 45 - prompt
     assert deltas(by_context, "w")[-1].finish is FinishReason.LENGTH
@@ -337,7 +296,7 @@ FAILED = "the model failed: RuntimeError: out of memory"
 
 
 def test_a_prefill_that_raises_fails_its_own_request_alone() -> None:
-    gate = Gate()
+    gate = Bench()
     gate.engine.submit(work("a"))
     gate.step()
     for name in "bc":
@@ -354,7 +313,7 @@ def test_a_prefill_that_raises_fails_its_own_request_alone() -> None:
 
 
 def test_a_decode_that_raises_fails_all_in_the_pass_and_the_engine_lives_on() -> None:
-    gate = Gate(max_batch=3)
+    gate = Bench(max_batch=3)
     for name in "abcd":
         gate.engine.submit(work(name))
     gate.step()
@@ -368,7 +327,7 @@ def test_a_decode_that_raises_fails_all_in_the_pass_and_the_engine_lives_on() ->
 
 
 def test_a_request_fails_once_however_many_of_its_choices_were_in_the_pass() -> None:
-    gate = Gate(max_batch=2)
+    gate = Bench(max_batch=2)
     gate.engine.submit(work("w", n=3))
     gate.step()
     gate.runner.fault = breaking(lambda done: not done.prefill)
@@ -378,7 +337,7 @@ def test_a_request_fails_once_however_many_of_its_choices_were_in_the_pass() -> 
 
 
 def test_a_choice_whose_request_failed_in_this_step_does_not_decode() -> None:
-    gate = Gate(max_batch=2)
+    gate = Bench(max_batch=2)
     gate.engine.submit(work("w", "abcdefgh"))
     gate.engine.submit(work("n", "abc", n=2))
     gate.step(2)
@@ -391,9 +350,21 @@ def test_a_choice_whose_request_failed_in_this_step_does_not_decode() -> None:
 
 
 def test_a_choice_that_the_runner_refuses_fails_and_is_not_closed() -> None:
-    gate = Gate()
+    gate = Bench()
     gate.runner.refuses = True
     assert gate.run(work("w"))[1:] == [Failure("w", "the model failed: ValueError: no such bias")]
+    assert gate.is_empty
+
+
+class _Forgetful(FakeRunner):
+    def decode(self, rows: Sequence[Row]) -> Sequence[Token]:
+        return super().decode(rows)[1:]
+
+
+def test_a_runner_that_forgets_a_row_fails_all_in_the_pass() -> None:
+    gate = Bench(_Forgetful())
+    events = gate.run(work("a"), work("b"))
+    assert {event.work for event in events if isinstance(event, Failure)} == {"a", "b"}
     assert gate.is_empty
 
 
@@ -401,7 +372,7 @@ def test_a_choice_that_the_runner_refuses_fails_and_is_not_closed() -> None:
 
 
 def test_choices_of_one_request_compute_their_prompt_once() -> None:
-    gate = Gate(max_batch=4)
+    gate = Bench(max_batch=4)
     asked = work("w", None, n=4, prompt="x" * 21, max_tokens=4, temperature=1.0)
     events = gate.run(asked)
     assert [(p.start, p.stop) for p in gate.runner.passes if p.prefill] == [
@@ -414,7 +385,7 @@ def test_choices_of_one_request_compute_their_prompt_once() -> None:
 
 
 def test_an_ended_conversation_is_found_again_by_the_next_turn() -> None:
-    gate = Gate()
+    gate = Bench()
     first = work("first", "What I said before.")
     gate.run(first)
     gate.run(work("next", prompt=first.prompt + "What I said before. And now?"))
@@ -423,7 +394,7 @@ def test_an_ended_conversation_is_found_again_by_the_next_turn() -> None:
 
 
 def test_a_broken_pass_shares_nothing_it_began() -> None:
-    gate = Gate(prefill_chunk=8)
+    gate = Bench(prefill_chunk=8)
     gate.runner.fault = breaking(lambda done: done.start == 8)
     gate.run(work("w", prompt="x" * 30))
     gate.runner.fault = lambda _: None
@@ -435,7 +406,7 @@ def test_a_broken_pass_shares_nothing_it_began() -> None:
 
 
 def test_the_end_is_counted_and_is_no_text() -> None:
-    events = Gate().run(work("w", None, prompt="Say only: hi"))
+    events = Bench().run(work("w", None, prompt="Say only: hi"))
     assert text(events, "w") == "hi"
     assert ids(events, "w") == (*b"hi", END)
     assert deltas(events, "w")[-1].finish is FinishReason.STOP
@@ -443,20 +414,20 @@ def test_the_end_is_counted_and_is_no_text() -> None:
 
 
 def test_nothing_is_generated_after_the_end() -> None:
-    gate = Gate()
+    gate = Bench()
     gate.run(work("w", None, prompt="Say only: hi", max_tokens=50))
     assert len(gate.runner.passes) == gate.engine.gauges.tokens == 3
 
 
 def test_an_end_that_is_ignored_is_nothing_but_a_token() -> None:
-    events = Gate().run(work("w", None, prompt="Say only: hi", max_tokens=5, ignore_eos=True))
+    events = Bench().run(work("w", None, prompt="Say only: hi", max_tokens=5, ignore_eos=True))
     assert text(events, "w") == "hixx"
     assert ids(events, "w") == (*b"hi", END, *b"xx")
     assert deltas(events, "w")[-1].finish is FinishReason.LENGTH
 
 
 def test_a_stop_token_ends_the_choice_and_is_no_text() -> None:
-    events = Gate().run(work("w", None, prompt="Say only: abcd", stop_token_ids=(ord("c"),)))
+    events = Bench().run(work("w", None, prompt="Say only: abcd", stop_token_ids=(ord("c"),)))
     assert text(events, "w") == "ab"
     assert ids(events, "w") == tuple(b"abc")
     assert deltas(events, "w")[-1].finish is FinishReason.STOP
@@ -464,26 +435,26 @@ def test_a_stop_token_ends_the_choice_and_is_no_text() -> None:
 
 def test_an_ignored_end_leaves_the_stop_tokens_in_force() -> None:
     asked = work("w", None, prompt="Say only: ab", ignore_eos=True, stop_token_ids=(ord("x"),))
-    assert text(Gate().run(asked), "w") == "ab"
+    assert text(Bench().run(asked), "w") == "ab"
 
 
 @pytest.mark.parametrize(("least", "said"), [(0, "a"), (1, "a"), (2, "abca"), (5, "abcabcxy")])
 def test_no_stop_counts_before_the_least_number_of_tokens(least: int, said: str) -> None:
     prompt = "Say only: abcabcxy"
-    by_text = Gate().run(work("w", None, prompt=prompt, min_tokens=least, stop=("b",)))
+    by_text = Bench().run(work("w", None, prompt=prompt, min_tokens=least, stop=("b",)))
     assert text(by_text, "w") == said
-    by_id = Gate().run(work("w", None, prompt=prompt, min_tokens=least, stop_token_ids=(98,)))
+    by_id = Bench().run(work("w", None, prompt=prompt, min_tokens=least, stop_token_ids=(98,)))
     assert text(by_id, "w") == said
 
 
 def test_no_end_counts_before_the_least_number_of_tokens() -> None:
-    events = Gate().run(work("w", None, prompt="Say only: ab", min_tokens=4))
+    events = Bench().run(work("w", None, prompt="Say only: ab", min_tokens=4))
     assert ids(events, "w") == (*b"abxx", END)
 
 
 def test_token_ids_are_all_that_was_generated_withheld_or_not() -> None:
     said = "漢字 🫠 and more"
-    events = Gate().run(work("w", said, stop=("never", "mort")))
+    events = Bench().run(work("w", said, stop=("never", "mort")))
     assert ids(events, "w") == VOCABULARY.encode_answer(said)
     assert text(events, "w") == said
     assert any(len(delta.token_ids) > 1 for delta in deltas(events, "w"))
@@ -491,26 +462,26 @@ def test_token_ids_are_all_that_was_generated_withheld_or_not() -> None:
 
 
 def test_a_constrained_answer_goes_on_past_a_stop_token() -> None:
-    events = Gate().run(work("w", "abc", stop_token_ids=(ord("b"),)))
+    events = Bench().run(work("w", "abc", stop_token_ids=(ord("b"),)))
     assert text(events, "w") == "abc"
 
 
 def test_a_stop_string_that_waited_for_a_longer_one_counts_at_the_end() -> None:
-    events = Gate().run(work("w", "xabc", stop=("abcd", "bc"), max_tokens=4))
+    events = Bench().run(work("w", "xabc", stop=("abcd", "bc"), max_tokens=4))
     assert text(events, "w") == "xa"
     assert deltas(events, "w")[-1].finish is FinishReason.STOP
 
 
 def test_an_answer_that_ends_at_the_limit_ends_by_the_limit() -> None:
     ends = {
-        limit: deltas(Gate().run(work("w", "abc", max_tokens=limit)), "w")[-1].finish
+        limit: deltas(Bench().run(work("w", "abc", max_tokens=limit)), "w")[-1].finish
         for limit in (3, 4)
     }
     assert ends == {3: FinishReason.LENGTH, 4: FinishReason.STOP}
 
 
 def test_an_empty_answer_ends_with_no_token() -> None:
-    gate = Gate()
+    gate = Bench()
     events = gate.run(work("w", ""))
     assert events[1:] == [
         Delta("w", 0, "", 0, finish=FinishReason.STOP),
@@ -520,7 +491,7 @@ def test_an_empty_answer_ends_with_no_token() -> None:
 
 
 def test_a_limit_of_nothing_computes_the_prompt_and_draws_nothing() -> None:
-    gate = Gate()
+    gate = Bench()
     asked = work("w", None, max_tokens=0, echo=True)
     assert gate.run(asked) == [
         Started("w", VOCABULARY.encode(asked.prompt)),
@@ -532,12 +503,12 @@ def test_a_limit_of_nothing_computes_the_prompt_and_draws_nothing() -> None:
 
 
 def test_an_echo_of_nothing_is_no_delta() -> None:
-    said = deltas(Gate().run(work("w", "abc", prompt="", echo=True)), "w")
+    said = deltas(Bench().run(work("w", "abc", prompt="", echo=True)), "w")
     assert [delta.text for delta in said] == ["a", "b", "c"]
 
 
 def test_an_echo_has_the_scores_of_the_prompt_computed_once_for_all_choices() -> None:
-    gate = Gate(prefill_chunk=16)
+    gate = Bench(prefill_chunk=16)
     asked = work("w", None, echo=True, logprobs=2, n=2, max_tokens=2, prompt="漢字 is two signs 🫠")
     events = gate.run(asked)
     for choice in range(2):
@@ -552,7 +523,7 @@ def test_an_echo_has_the_scores_of_the_prompt_computed_once_for_all_choices() ->
 
 
 def test_a_score_is_of_its_token_and_shown_with_its_bytes() -> None:
-    events = Gate().run(work("w", "漢a", logprobs=2))
+    events = Bench().run(work("w", "漢a", logprobs=2))
     entries = [entry for delta in deltas(events, "w") for entry in delta.logprobs]
     assert [entry.raw for entry in entries] == [b"\xe6\xbc", b"\xa2", b"a"]
     assert [entry.token for entry in entries] == ["bytes:\\xe6\\xbc", "bytes:\\xa2", "a"]
@@ -561,25 +532,25 @@ def test_a_score_is_of_its_token_and_shown_with_its_bytes() -> None:
 
 
 def test_no_scores_come_unasked() -> None:
-    assert all(not delta.logprobs for delta in deltas(Gate().run(work("w", echo=True)), "w"))
+    assert all(not delta.logprobs for delta in deltas(Bench().run(work("w", echo=True)), "w"))
 
 
 # -- randomness ------------------------------------------------------------------------------
 
 
-def seeds(gate: Gate, *asked: Work) -> list[tuple[int, int]]:
+def seeds(gate: Bench, *asked: Work) -> list[tuple[int, int]]:
     """The seed and choice of each draw."""
     gate.run(*asked)
     return [(draw.seed, draw.choice) for draw in gate.runner.draws]
 
 
 def test_a_request_s_own_seed_reaches_the_draw_of_every_choice() -> None:
-    assert seeds(Gate(), work("w", n=2, seed=7)) == [(7, 0), (7, 1)]
-    assert seeds(Gate(), work("w", seed=0)) == [(0, 0)]
+    assert seeds(Bench(), work("w", n=2, seed=7)) == [(7, 0), (7, 1)]
+    assert seeds(Bench(), work("w", seed=0)) == [(0, 0)]
 
 
 def test_the_engine_draws_a_seed_for_each_request_from_its_own() -> None:
-    first, again, other = (seeds(Gate(seed=seed), work("a", n=2), work("b")) for seed in (3, 3, 4))
+    first, again, other = (seeds(Bench(seed=seed), work("a", n=2), work("b")) for seed in (3, 3, 4))
     assert first == again != other
     assert first[0][0] == first[1][0] != first[2][0]
 
@@ -588,7 +559,7 @@ def test_the_engine_draws_a_seed_for_each_request_from_its_own() -> None:
 
 
 def test_gauges_tell_what_is_held_owed_and_counted() -> None:
-    gate = Gate(FakeRunner(block_count=32), max_batch=1)
+    gate = Bench(FakeRunner(block_count=32), max_batch=1)
     gate.engine.submit(work("a", "abcdef", max_tokens=20))
     gate.engine.submit(work("b", None, max_tokens=10, n=2))
     gate.step(2)
@@ -606,7 +577,7 @@ def test_gauges_tell_what_is_held_owed_and_counted() -> None:
 
 
 def test_gauges_stand_still_within_a_step() -> None:
-    gate = Gate()
+    gate = Bench()
     gate.engine.submit(work("w"))
     step: Iterator[Event] = gate.engine.step()
     next(step)
