@@ -239,8 +239,10 @@ class TogetherStep:
         self._cache.write(asked.layer, self._slots, key[0], value[0])
         blocks, mask = self._plan_of(asked.window)
         rows = len(self._positions)
+        # Unseen places are emptied, not only masked: a NaN that another sequence left there would
+        # outlive the mask.
         keys, values = (
-            copy[0].unflatten(1, (rows, -1)).transpose(0, 1)
+            copy[0].unflatten(1, (rows, -1)).transpose(0, 1).masked_fill_(~mask.mT, 0)
             for copy in self._cache.gather(asked.layer, blocks)
         )
         out = attend(asked, query.transpose(0, 2), keys, values, mask)
