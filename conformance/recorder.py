@@ -67,7 +67,7 @@ class Recorder:
         self._clock = clock
         self._origin = clock()
         self.wall = time.time() if wall is None else wall
-        self.secrets = tuple(secrets)
+        self.secrets = (*secrets, *_login(door))
         self._numbers = itertools.count()
 
     def now(self) -> float:
@@ -93,6 +93,11 @@ class Recorder:
         other = Recorder(door, clock=self._clock, wall=self.wall, secrets=secrets)
         other._origin = self._origin
         return other
+
+
+def _login(door: Door) -> tuple[Secret, ...]:
+    """What a proxy was told in confidence, and could repeat."""
+    return () if door.login is None else (Secret("proxy:password", door.login[1].encode()),)
 
 
 class Connection:

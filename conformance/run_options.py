@@ -68,7 +68,10 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--cert", metavar="FILE", help="PEM file of the client's certificate")
     group.add_argument("--key", metavar="FILE", help="PEM file of its key, if not in --cert")
     group.add_argument("--insecure", action="store_true", help="accept any certificate")
-    group.add_argument("--proxy", metavar="URL", help="http://HOST:PORT, asked with CONNECT")
+    group.add_argument(
+        "--proxy", metavar="URL",
+        help="http://[USER:PASSWORD@]HOST:PORT, asked with CONNECT; env:NAME is the variable's",
+    )  # fmt: skip
     group.add_argument("--connect-to", metavar="HOST:PORT", help="dial this, whatever the URL says")
     group.add_argument(
         "--timeout", metavar="S", type=_seconds, default=60.0,

@@ -15,6 +15,7 @@ from conformance.findings import Finding, Result, Verdict
 from conformance.judge import Policy, judge
 from conformance.masking import CREDENTIAL_FIELDS
 from conformance.plan import WHY_NOT, Cost, Plan
+from conformance.reach import shown_proxy
 from conformance.reading import read
 from conformance.report.model import Gating, Report, make_report
 from conformance.run_setup import Setup
@@ -282,7 +283,8 @@ def command_line(args: argparse.Namespace) -> tuple[str, ...]:
     words = ["conformance", "run", *([args.url] if args.url else [])]
     for name in _WORDS:
         value = getattr(args, name)
-        words += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
+        shown = shown_proxy(value) if name == "proxy" and value else str(value)
+        words += [] if value is None else [f"--{name.replace('_', '-')}", shown]
     words += ["--api", ",".join(args.api)] if args.api else []
     words += ["--clients", ",".join(args.clients)] if args.clients else []
     words += [word for name in args.specs for word in ("--specs", name)]

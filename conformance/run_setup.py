@@ -114,7 +114,7 @@ def setup_from_args(args: argparse.Namespace, environment: Mapping[str, str]) ->
     loopback = target.url.is_loopback
     return Setup(
         target=target,
-        door=door_from_args(args, target.url),
+        door=door_from_args(args, target.url, environment),
         apis=_apis(args.api) or _profile_apis(args.profile),
         known=known,
         selection=_selection(args),

@@ -81,7 +81,7 @@ def setup_from_args(args: argparse.Namespace, environment: Mapping[str, str]) ->
         dossier,
         case,
         known,
-        door_from_args(args, url),
+        door_from_args(args, url, environment),
         groups(dossier, clocks, parse_url(args.url) if args.url else None, secrets),
         secrets,
         url,

@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -241,7 +242,7 @@ def test_files_that_cannot_be_loaded_are_one_line(tmp_path: Path) -> None:
 
 
 def through_proxy(
-    authority: trustme.CA, tls: ssl.SSLContext, answer_of_proxy: bytes
+    authority: trustme.CA, tls: ssl.SSLContext, answer_of_proxy: bytes, **more: Any
 ) -> tuple[Capture, list[bytes]]:
     """An exchange by way of a proxy that answers so, then passes bytes on to the real server."""
     captures: list[Capture] = []
@@ -261,7 +262,7 @@ def through_proxy(
 
             listeners = await nursery.start(trio.serve_tcp, proxy, 0)
             address = ("127.0.0.1", listeners[0].socket.getsockname()[1])
-            door = Door("service.example", 443, proxy=address, tls=tls)
+            door = Door("service.example", 443, proxy=address, tls=tls, **more)
             captures.append(await Recorder(door).exchange(SCRIPT))
             nursery.cancel_scope.cancel()
 
@@ -301,6 +302,26 @@ def test_a_proxy_that_refuses_is_not_connected(
     capture, _ = through_proxy(authority, tls_context(cacert=cacert), said)
     assert capture.end.how is How.NOT_CONNECTED
     assert why in (capture.end.detail or "")
+
+
+def test_a_proxy_that_wants_to_know_who_asks_is_told(authority: trustme.CA, cacert: str) -> None:
+    said, login = b"HTTP/1.1 200 OK\r\n\r\n", ("Aladdin", "open sesame")
+    capture, asked = through_proxy(authority, tls_context(cacert=cacert), said, login=login)
+    assert capture.received == PLAIN
+    # The example of RFC 7617 section 2.
+    field = b"\r\nProxy-Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n"
+    assert asked[0].count(field) == 1
+    assert b"Proxy-Authorization" not in b"".join(each.data for each in capture.request)
+
+
+@pytest.mark.parametrize("login", [None, ("a", "wrong-password")])
+def test_a_proxy_that_wants_another_login_is_told_apart(
+    authority: trustme.CA, cacert: str, login: tuple[str, str] | None
+) -> None:
+    said = b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n"
+    capture, _ = through_proxy(authority, tls_context(cacert=cacert), said, login=login)
+    assert ("does not accept" if login else "wants a user") in (capture.end.detail or "")
+    assert "wrong-password" not in (capture.end.detail or "")
 
 
 @pytest.mark.parametrize("closes", [False, True])
