@@ -12,10 +12,10 @@ from loadgen.measure import Row
 from loadgen.outcome import OURS, Fate
 from loadgen.slo import Judged, Met, Slo
 from loadgen.summary import Summary, Window, summarise
-from loadgen.trust import Doubt, doubts
+from loadgen.trust import REASONS, Doubt, doubts
 from loadgen.verdict import judge_slo
 
-INTERRUPTED = Doubt("interrupted", "the schedule was not played to its end")
+INTERRUPTED = Doubt("interrupted", REASONS["interrupted"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,9 +30,10 @@ REASONS = {
     "too_few_samples": "no request lies in the window, or an objective asks for a percentile that "
     "the sample cannot tell",
     "not_steady": "at a steady load ttft differs between the first and the second half of the "
-    "window: Mann-Whitney |z| > 3.29 and medians apart by more than a quarter",
+    "window: Mann-Whitney z beyond ±3.29 and medians apart by more than a quarter",
     "token_mismatch": "in more than 1 % of the succeeded requests usage says more tokens than were "
     "allowed, or fewer than there are chunks with text",
+    "interrupted": "the schedule was not played to its end",
 }
 
 

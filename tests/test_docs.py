@@ -17,6 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from loadgen.formulas import METRICS
+from loadgen.summary import GOODPUT, RATES
+from loadgen.trust import REASONS
 from tests.demo import serving
 from tests.test_architecture import FENCES, OURS, STANDALONE
 
@@ -82,6 +85,16 @@ def imports() -> str:
     return "\n".join([*first, "| library | only here |", "|---|---|", *fences, ""])
 
 
+def formulas() -> str:
+    """What loadgen computes and when it trusts itself, from the code that does."""
+    metrics = [f"| `{metric.name}` | {metric.formula} |" for metric in METRICS.values()]
+    rates = [f"| `{name}` | {formula} |" for name, formula in RATES.items()]
+    goodput = f"| `goodput` | {GOODPUT} |"
+    reasons = [f"| `{name}` | {formula} |" for name, formula in REASONS.items()]
+    figures = ["| figure | formula |", "|---|---|", *metrics, *rates, goodput, ""]
+    return "\n".join([*figures, "| not valid because | when |", "|---|---|", *reasons, ""])
+
+
 def benchmark(name: str) -> Callable[[], str]:
     """Figures are measured by tests/benchmarks and stored; the README repeats the stored ones."""
     return lambda: (RESULTS / f"{name}.md").read_text()
@@ -92,6 +105,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "judged": judged,
     "checks": checks,
     "imports": imports,
+    "formulas": formulas,
     "sse": benchmark("sse"),
     "startup": benchmark("startup"),
     "tap": benchmark("tap"),
