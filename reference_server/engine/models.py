@@ -34,6 +34,7 @@ from reference_server.engine.vocabulary import TokenizerVocabulary
 __all__ = ["ModelError", "load", "runner_for"]
 
 TINY = "tiny"
+TEMPLATE = "chat_template.jinja"  # the name that transformers gives it in a model's folder
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 CACHE_BYTES = 2 * 1024**3  # what the cache takes at most, unless its blocks are given
 
@@ -178,9 +179,14 @@ def _read(source: Source, dtype: Any, device: str) -> tuple[Any, Any]:
 
 def _tokenizer(source: Source) -> Any:
     try:
-        return AutoTokenizer.from_pretrained(source.place, **source.options)
+        tokenizer = AutoTokenizer.from_pretrained(source.place, **source.options)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError("there is no tokenizer that transformers can read") from error
+    template = Path(source.place) / TEMPLATE
+    if not tokenizer.chat_template and template.is_file():
+        # A GGUF file of a base model names none, and transformers looks for no other place then.
+        tokenizer.chat_template = template.read_text()
+    return tokenizer
 
 
 def _default_blocks(
