@@ -85,7 +85,7 @@ FENCES: Mapping[str, tuple[str, ...]] = {
 # Rooms that must stay pure although a wider rule would let them be otherwise: no torch where the
 # engine only counts and spells, no trio anywhere under the engine.
 PURE_ENGINE = (
-    *("interface", "inbox", "runner", "batching", "scheduler", "sequence", "blocks"),
+    *("interface", "inbox", "runner", "batching", "scheduler", "sequence", "blocks", "intake"),
     *("script", "scripted", "text"),
 )
 # Room → libraries that must not be reached from it even through other modules of ours.

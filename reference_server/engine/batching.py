@@ -14,13 +14,13 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from reference_server.engine.blocks import BlockPool, needed
+from reference_server.engine.blocks import BlockPool
 from reference_server.engine.inbox import Cancel, Command, Inbox, Pause, Resume, Submit
+from reference_server.engine.intake import Intake, Refusal, one_line
 from reference_server.engine.interface import (
     Done,
     Event,
     Failure,
-    FinishReason,
     Gauges,
     Message,
     Started,
@@ -68,6 +68,8 @@ class BatchingEngine:
         self._scheduler = Scheduler(
             max_batch, self._pool, runner.block_size, prefill_chunk, prefix_sharing
         )
+        cache = runner.block_count * runner.block_size
+        self._intake = Intake(vocabulary, runner.context, cache)
         self._rng = random.Random(seed)
         self._inbox = Inbox()
         self._requests: dict[str, Request] = {}
@@ -94,7 +96,7 @@ class BatchingEngine:
     @property
     def context(self) -> int:
         """As much as the model takes and the cache can hold."""
-        return min(self._runner.context, self._pool.count * self._runner.block_size)
+        return min(self._intake.context, self._intake.cache)
 
     def token_ids(self, text: str) -> tuple[int, ...]:
         return self._vocabulary.encode(text)
@@ -118,9 +120,9 @@ class BatchingEngine:
     def step(self) -> Iterator[Event]:
         yield from self._apply(self._inbox.drain())
         passes = self._counts.passes
-        rows = self._scheduler.begin_step()
+        running = self._scheduler.begin_step()  # whoever joins in this step decodes in the next
         yield from self._prefill()
-        yield from self._decode(rows)
+        yield from self._decode(running)
         self._counts.steps += self._counts.passes > passes
         self._gauges = self._measured()
 
@@ -131,14 +133,14 @@ class BatchingEngine:
     # -- what arrived ------------------------------------------------------------------------
 
     def _apply(self, commands: Iterable[Command]) -> Iterator[Event]:
-        twice: ValueError | None = None
+        twice: str | None = None
         for command in commands:
-            try:
+            if isinstance(command, Submit) and command.work.id in self._requests:
+                twice = command.work.id
+            else:
                 yield from self._obey(command)
-            except ValueError as error:
-                twice = error  # after the others: none of them may be lost
-        if twice is not None:
-            raise twice
+        if twice is not None:  # after the others: none of them may be lost
+            raise ValueError(f"request id {twice} is in use")
 
     def _obey(self, command: Command) -> Iterator[Event]:
         if isinstance(command, Submit):
@@ -152,54 +154,19 @@ class BatchingEngine:
             request.paused = isinstance(command, Pause)
 
     def _accept(self, work: Work) -> Iterator[Event]:
-        if work.id in self._requests:
-            raise ValueError(f"request id {work.id} is in use")
         self._counts.submitted += 1
         seed = work.sampling.seed
-        seed = self._rng.getrandbits(63) if seed is None else seed
-        request = Request(work, self._vocabulary.encode(work.prompt), seed)
-        request.open = [self._choice(request, index) for index in range(work.n)]
-        if (why := self._never_fits(request)) is not None:
+        try:
+            request = self._intake.request(
+                work, self._rng.getrandbits(63) if seed is None else seed
+            )
+        except Refusal as refusal:
             self._counts.failed += 1
-            yield Failure(work.id, why, "invalid_request_error")
+            yield Failure(work.id, str(refusal), "invalid_request_error")
             return
         self._requests[work.id] = request
         for choice in request.open:
             self._scheduler.enqueue(choice)
-
-    def _choice(self, request: Request, index: int) -> Choice:
-        work, sampling = request.work, request.work.sampling
-        path = self._vocabulary.path(sampling.stop, sampling.logprobs is not None)
-        if sampling.min_tokens:
-            path.watch(())  # not yet
-        limit = self._limit(len(request.prompt), sampling.max_tokens)
-        if work.answer is None:
-            return Choice(request, index, path, limit, FinishReason.LENGTH)
-        forced = self._vocabulary.encode_answer(work.answer)
-        if len(forced) < limit:
-            return Choice(request, index, path, len(forced), FinishReason.STOP, forced)
-        return Choice(request, index, path, limit, FinishReason.LENGTH, forced)
-
-    def _limit(self, prompt: int, asked: int | None) -> int:
-        """Tokens that may follow the prompt. Who asks for no number gets what there is."""
-        room = self._runner.context - prompt
-        if asked is None:
-            # The last token is never fed to the model, so it needs no place in a block.
-            asked = self._pool.count * self._runner.block_size - prompt + 1
-        return max(0, min(room, asked))
-
-    def _never_fits(self, request: Request) -> str | None:
-        """Why the request could not run even alone."""
-        prompt, context = len(request.prompt), self._runner.context
-        if not prompt:
-            return "the prompt has no tokens"
-        if prompt > context:
-            return f"the prompt has {prompt} tokens, the model's context is {context}"
-        most = request.open[0].most
-        if needed(most, self._runner.block_size) > self._pool.count:
-            held = self._pool.count * self._runner.block_size
-            return f"prompt and answer may need {most} tokens of cache, there are {held}"
-        return None
 
     # -- forward passes ----------------------------------------------------------------------
 
@@ -284,11 +251,10 @@ class BatchingEngine:
 
     def _fail(self, requests: Iterable[Request], error: Exception) -> Iterator[Event]:
         """Give up all that took part in a pass that raised. The others go on."""
-        first, *_ = [*str(error).splitlines(), ""]
         for request in requests:
             self._forget(request)
             self._counts.failed += 1
-            yield Failure(request.work.id, f"the model failed: {type(error).__name__}: {first}")
+            yield Failure(request.work.id, f"the model failed: {one_line(error)}")
 
     def _forget(self, request: Request) -> None:
         del self._requests[request.work.id]

@@ -263,6 +263,13 @@ def test_a_request_that_can_never_fit_fails_in_one_line(asked: Work, why: str) -
     assert gate.is_empty
 
 
+def test_a_prompt_that_cannot_be_spelled_fails_alone() -> None:
+    events = Bench().run(work("w", prompt="half a pair: \ud83e"), work("next"))
+    assert isinstance(events[0], Failure)
+    assert events[0].message.startswith("the prompt has no tokens: UnicodeEncodeError: 'utf-8'")
+    assert text(events, "next") == "one two three"
+
+
 def test_a_request_that_just_fits_runs() -> None:
     prompt = size(work("w").prompt)
     gate = Bench(FakeRunner(block_count=10, context=64))
