@@ -33,6 +33,7 @@ TEXT = (
     "🙂 🫠 👩\u200d👩\u200d👧\u200d👦 🏳\ufe0f\u200d🌈 🇳🇴 e\u0301tude",
 )
 CONTROL = ("<s>", "</s>", "<unk>", "<|user|>", "<|assistant|>", "<|end|>")
+ADDED = ("<think>", "é é", "ñandú")  # of the byte-level one: text, not control
 TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}"
     "{% if m.role == 'system' %}{{ raise_exception('no\nsystem messages') }}{% endif %}"
@@ -65,7 +66,7 @@ def byte_level(size: int = 500) -> Any:
         show_progress=False,
     )
     tokenizer.train_from_iterator(TEXT, trainer)
-    tokenizer.add_tokens([AddedToken("<think>", special=False), AddedToken("é é", special=False)])
+    tokenizer.add_tokens([AddedToken(text, special=False) for text in ADDED])
     return wrapped(tokenizer)
 
 

@@ -10,7 +10,15 @@ from contextlib import suppress
 import pytest
 
 from reference_server.engine.interface import TokenLogprob
-from reference_server.engine.text import Char, StopGate, TextPath, Utf8, spelled
+from reference_server.engine.text import (
+    REPLACEMENT,
+    Char,
+    StopGate,
+    TextPath,
+    Utf8,
+    Window,
+    spelled,
+)
 
 ODD = bytes.fromhex(
     "c3a9 e6bca2 f09fabA0 80 c0 c1 e0 80 ed a0 80 f0 80 f4 90 f5 ff 41 0a".replace(" ", "")
@@ -155,6 +163,37 @@ def test_logprobs_spell_each_piece_of_text(seed: int) -> None:
             break
     text, spelled_by = path.close()
     assert b"".join(one.raw for one in spelled_by).decode() == text, f"seed {seed}"
+
+
+def lossy(ids: Sequence[int]) -> str:
+    return bytes(ids).decode(errors="replace")
+
+
+def all_or_nothing(ids: Sequence[int]) -> str:
+    """As the decoders of byte-fallback tokenizers are: a mark for each byte of what is no text."""
+    try:
+        return bytes(ids).decode()
+    except UnicodeDecodeError:
+        return REPLACEMENT * len(ids)
+
+
+def test_what_stays_unfinished_is_shown_after_three_more_tokens() -> None:
+    window = Window(all_or_nothing, bytewise=True)
+    assert [window.feed(0xFF) for _ in range(4)] == ["", "", "", REPLACEMENT * 4]
+    silent = Window(lambda ids: lossy([one for one in ids if one]))
+    assert [silent.feed(token) for token in (0x41, 0xF0, 0, 0, 0)] == ["A", "", "", "", REPLACEMENT]
+
+
+@pytest.mark.parametrize("bytewise", [False, True])
+def test_a_window_shows_a_character_with_its_last_token_and_not_before(bytewise: bool) -> None:
+    window = Window(all_or_nothing if bytewise else lossy, bytewise)
+    shown = [window.feed(byte) for byte in "aé漢🫠z".encode()]
+    assert shown == ["a", "", "é", "", "", "漢", "", "", "", "🫠", "z"]
+
+
+def test_a_window_shows_a_mark_when_the_next_one_begins() -> None:
+    window = Window(lossy)
+    assert [window.feed(byte) for byte in b"\xff\xffa"] == ["", REPLACEMENT, REPLACEMENT + "a"]
 
 
 def test_a_token_that_is_no_whole_text_is_spelled_as_bytes() -> None:
