@@ -65,9 +65,11 @@ def load(
     `kv_blocks` of `block_size` tokens are the cache; None: enough for `max_batch` full contexts, at
     most `CACHE_BYTES`. Raises ModelError, whose message is one line.
     """
-    with _in_one_line(name):
+    with _named(name):
         kind = _checked(device, dtype)
-        model, tokenizer = _read(find(name), kind, device)
+        source = find(name)
+        with _in_one_line():
+            model, tokenizer = _read(source, kind, device)
         runner, vocabulary = runner_for(
             model,
             tokenizer,
@@ -112,14 +114,24 @@ def runner_for(
 
 
 @contextmanager
-def _in_one_line(name: str) -> Iterator[None]:
-    """What transformers says in paragraphs, in one line that begins with the model's name."""
+def _named(name: str) -> Iterator[None]:
     try:
         yield
-    except (ModelError, OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+    except ModelError as error:
+        raise ModelError(f"model {name}: {error}") from error
+
+
+@contextmanager
+def _in_one_line() -> Iterator[None]:
+    """What transformers says of files it cannot read, often in paragraphs. Which exceptions it and
+    the libraries below it raise is written nowhere, so it is any."""
+    try:
+        yield
+    except ModelError:
+        raise
+    except Exception as error:
         first = str(error).strip().partition("\n")[0]
-        kind = "" if isinstance(error, ModelError) else f"{type(error).__name__}: "
-        raise ModelError(f"model {name}: {kind}{first}") from error
+        raise ModelError(f"{type(error).__name__}: {first}") from error
 
 
 def _checked(device: str, dtype: str) -> Any:
@@ -179,14 +191,9 @@ def _read(source: Source, dtype: Any, device: str) -> tuple[Any, Any]:
 
 def _tokenizer(source: Source) -> Any:
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source.place, **source.options)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return AutoTokenizer.from_pretrained(source.place, **source.options)
+    except Exception as error:
         raise ModelError("there is no tokenizer that transformers can read") from error
-    template = Path(source.place) / TEMPLATE
-    if not tokenizer.chat_template and template.is_file():
-        # A GGUF file of a base model names none, and transformers looks for no other place then.
-        tokenizer.chat_template = template.read_text()
-    return tokenizer
 
 
 def _default_blocks(
