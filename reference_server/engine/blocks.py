@@ -15,7 +15,7 @@ import hashlib
 from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
-from itertools import islice
+from itertools import chain, islice
 
 
 def name_of(tokens: Iterable[int], before: bytes = b"") -> bytes:
@@ -127,15 +127,24 @@ class BlockPool:
 
         A table that is one run can be read as one slice of the cache.
         """
-        runs = self._runs()
-        for start in (*(() if wanted is None else (wanted,)), *self._free):
-            if runs[start] >= count:
+        known: dict[int, int] = {}
+        for start in chain([] if wanted is None else [wanted], self._free):
+            if self._is_run(start, count, known):
                 return list(range(start, start + count))
         return sorted(islice(self._free, count))
 
-    def _runs(self) -> list[int]:
-        """For each block, how many from it on are free without a gap."""
-        runs = [0] * (self.count + 1)
-        for block in reversed(range(self.count)):
-            runs[block] = runs[block + 1] + 1 if block in self._free else 0
-        return runs
+    def _is_run(self, start: int, count: int, known: dict[int, int]) -> bool:
+        """Whether so many blocks from `start` on are free.
+
+        `known` keeps, from call to call, how many are free from a block on where they were too few:
+        no block is counted twice, however torn the pool is.
+        """
+        end = start
+        while end < start + count and end in self._free and end not in known:
+            end += 1
+        behind = known.get(end, 0)
+        if end - start + behind >= count:
+            return True
+        for block in range(start, end):
+            known[block] = end - block + behind
+        return False

@@ -169,6 +169,23 @@ def test_a_name_tells_the_tokens_and_all_that_stands_before() -> None:
     assert name_of([1, 2], b"x") == name_of((1, 2), b"x")
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_run_is_found_whenever_there_is_one(seed: int) -> None:
+    rng, pool = random.Random(seed), BlockPool(24)
+    for block in range(24):
+        pool.claim(block, [], 1)
+    for block in rng.sample(range(24), k=16):  # in any order: that of reuse
+        pool.release(block)
+    free = [block in pool._free for block in range(24)]
+    longest = max(len(run) for run in "".join(" x"[is_free] for is_free in free).split())
+    for count in range(1, longest + 1):
+        table = pool.claim("run", [], count)
+        assert table == list(range(table[0], table[0] + count)), f"seed {seed}"
+        pool.release("run")
+    table = pool.claim("torn", [], longest + 1)
+    assert table == sorted(table) != list(range(table[0], table[0] + len(table))), f"seed {seed}"
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_any_schedule_keeps_the_books(seed: int) -> None:
     """Against a plain account: who holds what, and how often."""
