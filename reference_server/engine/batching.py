@@ -247,7 +247,7 @@ class BatchingEngine:
         if not request.open:
             del self._requests[request.work.id]
             self._counts.finished += 1
-            yield Done(request.work.id, len(request.prompt), request.generated)
+            yield Done(request.work.id, len(request.prompt), request.generated, request.found)
 
     def _fail(self, requests: Iterable[Request], error: Exception) -> Iterator[Event]:
         """Give up all that took part in a pass that raised. The others go on."""

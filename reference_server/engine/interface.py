@@ -116,6 +116,7 @@ class Done:
     work: str
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int = 0  # of the prompt's, found in the cache
 
 
 Event = Started | Delta | Failure | Done
@@ -183,7 +184,7 @@ class Engine(Protocol):
         """The ids of a prompt's tokens; None where tokens have no ids. Any thread."""
 
     def text_of(self, ids: Sequence[int]) -> str | None:
-        """What the ids stand for, bytes that are no text as U+FFFD; None without ids. Any thread."""
+        """What the ids stand for, bytes that are no text as U+FFFD; None without ids."""
 
     def chat_prompt(self, messages: Sequence[Message]) -> str:
         """The prompt of a chat, up to where the assistant speaks. Any thread. Raises ValueError."""

@@ -137,6 +137,8 @@ class Scheduler:
         self._waiting.remove(sequence)
         sequence.table = self._pool.claim(sequence.key, shared, fresh)
         sequence.computed = found
+        if sequence.index == 0:
+            sequence.request.found = found
         sequence.slot = heapq.heappop(self._free_slots)
         self._seated[sequence.slot] = sequence
         self._admissions -= 1

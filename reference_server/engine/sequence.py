@@ -25,6 +25,7 @@ class Request:
     started: bool = False
     paused: bool = False
     generated: int = 0
+    found: int = 0  # tokens of the prompt that were in the cache when it got its first seat
     scores: list[Token | None] = field(default_factory=list)  # of the prompt's tokens, for echo
 
 

@@ -56,7 +56,7 @@ def usage(done: Sequence[Done]) -> Document:
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": 0},
+        "prompt_tokens_details": {"cached_tokens": sum(one.cached_tokens for one in done)},
         "completion_tokens_details": {"reasoning_tokens": 0},
     }
 

@@ -382,6 +382,7 @@ def test_choices_of_one_request_compute_their_prompt_once() -> None:
     gate = Bench(max_batch=4)
     asked = work("w", None, n=4, prompt="x" * 21, max_tokens=4, temperature=1.0)
     events = gate.run(asked)
+    assert events[-1] == Done("w", 22, 4 * 4)  # the choices after the first do not count
     assert [(p.start, p.stop) for p in gate.runner.passes if p.prefill] == [
         (0, 22),
         *[(20, 22)] * 3,
@@ -398,6 +399,8 @@ def test_an_ended_conversation_is_found_again_by_the_next_turn() -> None:
     gate.run(work("next", prompt=first.prompt + "What I said before. And now?"))
     start = next(p.start for p in gate.runner.passes[::-1] if p.prefill)
     assert start == (size(first.prompt + "What I said before.") - 1) // 4 * 4
+    done = [event for step in gate.steps for event in step if isinstance(event, Done)]
+    assert [each.cached_tokens for each in done] == [0, start]
 
 
 def test_a_broken_pass_shares_nothing_it_began() -> None:
