@@ -66,7 +66,9 @@ _SAME = {
     Outcome.STALLED: Fate.STALLED,
     Outcome.OVER_LONG: Fate.OVER_LONG,
 }
-FATES: Mapping[tuple[Outcome, Lack], Fate] = {
+# None: the answer to a request that never left whole, and no event stream: it has no life.
+FATES: Mapping[tuple[Outcome | None, Lack], Fate] = {
+    **{(None, lack): Fate.EMPTY for lack in Lack},
     **{(outcome, lack): fate for outcome, fate in _SAME.items() for lack in Lack},
     (Outcome.COMPLETE, Lack.NOTHING): Fate.COMPLETE,
     (Outcome.COMPLETE, Lack.FINISH): Fate.UNFINISHED,
@@ -79,8 +81,6 @@ FATES: Mapping[tuple[Outcome, Lack], Fate] = {
 
 def fate_of(reading: Reading) -> Fate:
     """The fate of one streamed request that was sent."""
-    if reading.outcome is None:
-        raise ValueError("expected the reading of a request for a stream")
     return FATES[reading.outcome, lack_of(reading)]
 
 

@@ -6,7 +6,6 @@ import argparse
 import os
 import resource
 import signal
-from collections.abc import Iterator
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
@@ -14,7 +13,8 @@ import trio
 
 from conformance.recorder import Recorder
 from loadgen import console, export
-from loadgen.looking import Checks, Look, look, tally
+from loadgen.lookers import Job, looks
+from loadgen.looking import Checks, Look, tally
 from loadgen.measure import row_from
 from loadgen.output import Outputs
 from loadgen.play import Player
@@ -105,17 +105,17 @@ class _Kept:
         ask = self._workload.ask(played.index)
         return Look(row_from(played, ask, self._workload.api), None)
 
-    def looks(self, checks: Checks) -> Iterator[Look]:
+    def looks(self, checks: Checks) -> list[Look]:
         """Every request; an interruption ends the judging, not the measuring."""
-        yield from self._done
-        for number, played in enumerate(self._waiting):
-            try:
-                ask = self._workload.ask(played.index)
-                found = look(played, ask, self._workload.api, checks)
-            except KeyboardInterrupt:
-                yield from map(self._measured, self._waiting[number:])
-                return
-            yield found
+        job = Job(self._workload, checks)
+        try:
+            for found in looks(job, self._waiting, os.cpu_count() or 1):
+                self._done.append(found)
+        except KeyboardInterrupt:
+            looked = {found.row.index for found in self._done}
+            rest = [played for played in self._waiting if played.index not in looked]
+            self._done += map(self._measured, rest)
+        return self._done
 
 
 def _version() -> str:

@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from conformance.capture import Json
+from conformance.masking import Secret
 from loadgen import console, export
 from reference_server.seams import Document, Part, Seams
 from tests.conformance.attacks import CHUNKED, TOKEN, endless, framed_chunk, holds, resets, says
@@ -182,6 +183,24 @@ def test_what_a_hostile_server_says_cannot_leave_its_place_in_a_report() -> None
     told: Json = json.loads(document)["failures"][0]["told"]
     assert isinstance(told, str)
     assert "\\x1b[2J=cmd|\\u{202e}" in told
+
+
+def test_a_key_that_the_server_says_back_is_in_no_report() -> None:
+    key = "sk-very-secret-0123456789"
+    said = b'data: {"error": {"message": "bad key %b"}}\n\n' % key.encode()
+    secret = Secret("env:OPENAI_API_KEY", key.encode())
+    fields = (("Authorization", f"Bearer {key}"),)
+    attack = generations(says(OPEN + said))
+    ran = against(attack, *LOAD, secrets=(secret,), fields=fields)
+    reports = [
+        export.dumps(ran.result, "0"),
+        *export.json_lines(ran.result),
+        *export.csv_lines(ran.result),
+        console.render(ran.result),
+    ]
+    assert ran.outcomes == {"error-before-token": REQUESTS}
+    assert any("bad key ***" in report for report in reports)
+    assert not any(key in report for report in reports)
 
 
 def test_an_endless_answer_takes_bounded_memory() -> None:

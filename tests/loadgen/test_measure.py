@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from loadgen.outcome import Fate
 from loadgen.played import Played
 from loadgen.workload import Ask
 from tests.loadgen.captures import DONE, capture, chunk, text, usage, whole
+from tests.strategies import captures
 
 ASK = Ask(0, b"{}", "abc", 10, 20)
 
@@ -111,6 +114,19 @@ def test_a_failure_keeps_the_beginning_of_what_it_was_told() -> None:
     head = b"HTTP/1.1 503 Unavailable\r\nContent-Type: text/plain\r\n\r\n"
     row = measured(capture([(1.0, b"x" * 5000)], head=head))
     assert (row.fate, row.status, row.told) == (Fate.REFUSED, 503, b"x" * 200)
+
+
+@given(captures())
+def test_any_capture_at_all_gives_one_row(made: Capture) -> None:
+    row = measured(made, 1.0)
+    assert row.fate in Fate
+    assert row.completion_tokens is None or row.completion_tokens >= 0
+
+
+def test_an_answer_to_a_request_that_never_left_whole_is_no_stream() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
+    early = replace(capture([(1.0, b"{}")], head=head, sent=None), request=())
+    assert measured(early).fate is Fate.EMPTY
 
 
 @given(st.lists(st.integers(1, 60), max_size=40, unique=True))

@@ -19,7 +19,7 @@ ROLE = chunk({"role": "assistant", "content": ""})
 
 
 def test_the_table_has_a_row_for_every_outcome_and_every_lack() -> None:
-    assert set(FATES) == set(itertools.product(Outcome, Lack))
+    assert set(FATES) == set(itertools.product([*Outcome, None], Lack))
 
 
 def test_every_fate_can_be_reached() -> None:

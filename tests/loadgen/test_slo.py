@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from conformance.errors import UsageError
+from loadgen.formulas import METRICS
 from loadgen.measure import Row
 from loadgen.outcome import Fate
 from loadgen.slo import Met, Slo, parse_slo
@@ -56,6 +59,15 @@ def test_an_objective_is_read_as_written(text: str, slo: tuple[str, str, str, fl
 def test_another_objective_is_refused_in_one_line(text: str, expected: str) -> None:
     with pytest.raises(UsageError, match=r"^--slo .*" + expected):
         parse_slo(text)
+
+
+@given(st.text(alphabet="tfgap:9.<=>0%msu @-é\x00", max_size=20))
+def test_any_text_is_an_objective_or_one_line(text: str) -> None:
+    try:
+        slo = parse_slo(text)
+    except UsageError:
+        return
+    assert slo.metric in METRICS
 
 
 def test_a_percentile_is_met_or_missed_by_its_own_value() -> None:

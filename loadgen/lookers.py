@@ -1,0 +1,55 @@
+"""Looking at many answers: in processes of their own where there are enough of them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+from loadgen.looking import Checks, Look, look
+from loadgen.played import Played
+from loadgen.workload import Workload
+
+ENOUGH = 64  # answers; fewer are looked at sooner than a process starts
+AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What stays the same over all answers."""
+
+    workload: Workload
+    checks: Checks
+
+    def look(self, played: Played) -> Look:
+        return look(played, self.workload.ask(played.index), self.workload.api, self.checks)
+
+
+def looks(job: Job, played: Sequence[Played], processes: int) -> Iterator[Look]:
+    """One for each, in order."""
+    if processes < 2 or len(played) < ENOUGH or not job.checks.cases:
+        yield from map(job.look, played)
+        return
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(processes, context, _begin, (job,))
+    try:
+        yield from pool.map(_look, played, chunksize=AT_ONCE)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+_job: Job | None = None
+
+
+def _begin(job: Job) -> None:
+    """In the new process: Ctrl-C is the parent's affair."""
+    global _job
+    _job = job
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _look(played: Played) -> Look:
+    assert _job is not None
+    return _job.look(played)
