@@ -14,13 +14,14 @@ from conformance.checks.live import (
     grouped,
     is_int,
     type_name,
+    undelivered,
 )
-from conformance.checks.place import at_chunk
+from conformance.checks.place import at_body, at_chunk
 from conformance.chunks import ABSENT, Choice, Chunk, Kind, Maybe, member
 from conformance.dialects import Dialect
 from conformance.findings import Abstain, Finding, Level
 from conformance.lifecycle import Outcome
-from conformance.reading import Reading
+from conformance.reading import Form, Reading
 
 # Seconds reach this value in the year 5138; milliseconds passed it in 1973.
 _MOST_SECONDS = 10**11
@@ -279,7 +280,11 @@ def choice_missing(reading: Reading) -> Findings:
     n = reading.n
     if n is None:
         yield Abstain("not-recorded", "the request is not known")
-    elif reading.outcome is not Outcome.COMPLETE:
+    elif reading.form is Form.PLAIN:
+        came = len(reading.plain_choices)
+        if came < n:
+            yield at_body(reading, 0, "N07", f"{n} choices were asked for, {came} came")
+    elif reading.outcome is not Outcome.COMPLETE and not undelivered(reading):
         yield Abstain("not-seen", "the stream is not complete")
     else:
         have = {life.index for life in lives(reading)}

@@ -17,6 +17,11 @@ from conformance.cuts.places import Place, place_at
 from conformance.findings import Abstain, Finding
 
 _LEAST_DELTAS = 3
+_BECAME = {
+    Fate.SHOWN: "ends the text, and is shown",
+    Fate.PASSED: "is in the text, and what follows it too",
+    Fate.WENT_ON: "is taken out, and the text goes on behind it",
+}
 _IDLE = Abstain("not-seen", "stop strings do nothing here")
 
 
@@ -149,9 +154,7 @@ def stop_multi_byte(trial: Trial) -> Findings:
     elif run.fate is Fate.PASSED and not _ends_early(trial, run):
         yield _IDLE
     elif run.fate is not Fate.EXACT:
-        became = (
-            "is passed over" if run.fate is Fate.PASSED else f"is cut wrongly ({run.fate.value})"
-        )
+        became = _BECAME.get(run.fate, f"is cut wrongly ({run.fate.value})")
         yield finding(run, "S07", f"the stop string {_stop(run)} {became}")
 
 

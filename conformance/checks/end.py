@@ -5,6 +5,7 @@ from __future__ import annotations
 from conformance.capture import How
 from conformance.checks import Findings
 from conformance.checks.fin import limit_of
+from conformance.checks.live import undelivered
 from conformance.checks.place import at_chunk
 from conformance.chunks import Chunk, Kind
 from conformance.findings import Abstain, Finding
@@ -22,6 +23,8 @@ def done_missing(reading: Reading) -> Findings:
         yield Abstain("not-seen", "the stream did not come to its own end")
     elif reading.outcome is Outcome.COMPLETE_UNTERMINATED:
         yield Finding("Z07", "every choice finished and no [DONE] followed", _end(reading))
+    elif undelivered(reading):
+        yield Finding("Z07", "every choice that came finished, no [DONE] followed", _end(reading))
 
 
 def done_malformed(reading: Reading) -> Findings:
@@ -65,6 +68,8 @@ def stream_truncated(reading: Reading) -> Findings:
     """Z08: a body that ends before the choices do, and says nothing, looks like success."""
     if reading.outcome in _UNSEEN:
         yield Abstain("not-seen", "we did not read to the end")
+    elif undelivered(reading):
+        return  # nothing broke off: choice.missing says what never came
     elif reading.outcome is Outcome.TRUNCATED or _only_wreckage(reading):
         left = reading.life.unfinished if reading.life else ()
         who = f"choice {left[0]} unfinished" if left else "no sentinel"

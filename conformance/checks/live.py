@@ -13,7 +13,7 @@ from conformance.chunks import Chunk, Kind
 from conformance.dialects import DIALECTS, Dialect
 from conformance.dossier import CHAT
 from conformance.findings import Finding, Level
-from conformance.lifecycle import ChoiceLife, Outcome
+from conformance.lifecycle import ChoiceLife, Close, Outcome, close_from_capture
 from conformance.reading import Reading
 
 MOST_KINDS = 5  # findings of one check on one stream
@@ -78,6 +78,19 @@ def expected(reading: Reading) -> tuple[ChoiceLife, ...]:
     """The choices whose index the request allows: the others are choice.index-range's."""
     n = reading.n
     return tuple(c for c in choices(reading) if c.index >= 0 and (n is None or c.index < n))
+
+
+def undelivered(reading: Reading) -> tuple[int, ...]:
+    """Choices that were asked for and never began, where the body is whole and the others ended.
+
+    Such a server does not know of them: nothing was cut off.
+    """
+    life = reading.life
+    whole = close_from_capture(reading.capture, reading.complete) is Close.WHOLE
+    if life is None or reading.outcome is not Outcome.TRUNCATED or not whole:
+        return ()
+    begun = {choice.index for choice in life.choices}
+    return life.unfinished if begun and begun.isdisjoint(life.unfinished) else ()
 
 
 def last_finish(reading: Reading) -> int | None:

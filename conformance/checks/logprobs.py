@@ -62,6 +62,9 @@ def logprobs_missing(reading: Reading) -> Findings:
     if not _asked(reading):
         yield Abstain("not-seen", "log-probabilities were not asked for")
         return
+    if reading.form is Form.PLAIN:
+        yield from _plain_lacking(reading)
+        return
     if not any(life.text for life in expected(reading)):
         yield Abstain("mat", "no text")
     hits = [
@@ -70,6 +73,16 @@ def logprobs_missing(reading: Reading) -> Findings:
         for at in lacking(life)
     ]
     yield from grouped(reading, "L01", hits)
+
+
+def _plain_lacking(reading: Reading) -> Findings:
+    spoken = [choice for choice in reading.plain_choices if choice.text]
+    if not spoken:
+        yield Abstain("mat", "no text")
+    bare = [choice for choice in spoken if not has_entries(choice)]
+    if bare:
+        said = f"{len(bare)} of {len(spoken)} choices have text and no log-probabilities"
+        yield at_body(reading, 0, "L01", said)
 
 
 def logprobs_unasked(reading: Reading) -> Findings:

@@ -76,7 +76,9 @@ def stop_included(reading: Reading) -> Findings:
         return
     for hit in hits(reading):
         if not _ignored(hit):
-            said = f"the text contains the stop string {hit.stop!r:.60} and ends with it"
+            more = len(hit.life.text) - hit.end
+            then = f"{more} characters follow it in its delta" if more else "the text ends with it"
+            said = f"the text contains the stop string {hit.stop!r:.60}: {then}"
             yield _finding(reading, hit.life, hit.start, "S02", said)
             return
     yield from _leaks(reading)

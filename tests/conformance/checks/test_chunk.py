@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from conformance.capture import How
 from conformance.dossier import COMPLETIONS
 from conformance.findings import Verdict
 from tests.conformance.bodies import (
@@ -26,6 +27,8 @@ from tests.conformance.bodies import (
     judged,
     named,
     only,
+    plain,
+    plain_chat,
     result,
     role,
     say,
@@ -50,6 +53,7 @@ def each(**change: object) -> list[dict[str, Any]]:
     return [record | change for record in CHUNKS]
 
 
+PLAIN_CHOICE = plain_chat()["choices"][0]
 BROKEN: list[Row] = [
     ("no id", streamed([without(c, "id") for c in CHUNKS]), {"chunk.missing-key": MUST}),
     (
@@ -173,6 +177,28 @@ BROKEN: list[Row] = [
         {"choice.index-range": MUST},
     ),
     ("one choice of two", streamed(CHUNKS, n=2), {"choice.missing": MUST}),
+    (
+        "one choice of two, and no sentinel",
+        streamed(CHUNKS, n=2, done=False),
+        {"choice.missing": MUST, "done.missing": MUST},
+    ),
+    (
+        "one choice of two, the other begun",
+        streamed([*CHUNKS, role(1)], n=2, done=False),
+        {"stream.truncated": MUST},
+    ),
+    (
+        "one choice of two, the connection reset",
+        streamed(CHUNKS, n=2, done=False, how=How.RESET),
+        {"stream.truncated": MUST},
+    ),
+    ("one choice of two in a plain answer", plain(plain_chat(), n=2), {"choice.missing": MUST}),
+    (
+        "two choices of two in a plain answer",
+        plain(plain_chat() | {"choices": [{**PLAIN_CHOICE, "index": i} for i in (0, 1)]}, n=2),
+        {},
+    ),
+    ("no choice at all in a plain answer", plain(plain_chat(choices=[])), {"plain.shape": MUST}),
     (
         "the second choice first",
         streamed([role(1), role(0), finish("stop", 0), finish("stop", 1)], n=2),

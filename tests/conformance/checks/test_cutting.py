@@ -191,6 +191,8 @@ def test_a_stop_string_of_several_bytes_is_judged_by_what_follows_it() -> None:
     assert verdicts(wide("betwee"), "characters")["multi-byte"].verdict is Verdict.PASS
     for wrong in ("between 🫠 漢字 and ", "between", "betw"):
         assert failed(wide(wrong), "characters") == {"multi-byte"}
+    said = verdicts(wide("between 🫠 漢字 and "), "characters")["multi-byte"].findings[0].message
+    assert "is in the text, and what follows it too" in said
     ignored = verdicts(wide("".join(WIDE_TOKENS)), "characters")["multi-byte"]
     assert ignored.verdict is Verdict.INCONCLUSIVE
 

@@ -23,6 +23,7 @@ from tests.conformance.bodies import (
     finish,
     named,
     plain,
+    plain_chat,
     result,
     role,
     streamed,
@@ -52,8 +53,23 @@ def chat(*pieces: Record, **request: Any) -> Capture:
 A = piece("a", entry("a"))
 SPLIT = (piece("", entry("", raw=[0xE2, 0x82])), piece("€", entry("", raw=[0xAC])))
 
+LOGPROBS = {"content": [entry("Hi"), entry(" there")], "refusal": None}
+
+
+def two(*logprobs: Any) -> Record:
+    """A plain answer of two choices with these log-probabilities."""
+    (one,) = plain_chat()["choices"]
+    choices = [{**one, "index": at, "logprobs": each} for at, each in enumerate(logprobs)]
+    return plain_chat(choices=choices)
+
+
 BROKEN: list[Row] = [
     ("asked for, never sent", streamed(CHUNKS, **ASKED), {"logprobs.missing": MUST}),
+    ("never in a plain answer", plain(plain_chat(), **ASKED), {"logprobs.missing": MUST}),
+    ("in one of two plain choices", plain(two(LOGPROBS, None), n=2, **ASKED),
+     {"logprobs.missing": MUST}),
+    ("in both plain choices", plain(two(LOGPROBS, LOGPROBS), n=2, **ASKED), {}),
+    ("nobody asked for a plain answer's", plain(plain_chat()), {}),
     ("only on the last chunk", chat(piece("a"), piece("b"), piece("c", entry("c"))),
      {"logprobs.missing": MUST}),
     ("nobody asked", streamed([role(), A, finish()]), {"logprobs.unasked": MUST}),
@@ -180,7 +196,7 @@ def plain_completion(*found: Any) -> Capture:
 
 def test_a_plain_completion_has_the_four_arrays_too() -> None:
     assert broken(plain_completion(arrays("a", "b"))) == {}
-    assert broken(plain_completion(None)) == {}
+    assert broken(plain_completion(None)) == {"logprobs.missing": MUST}
     chats = {"content": [entry("a"), entry("b")]}
     assert broken(plain_completion(arrays("a", "b"), chats)) == {"logprobs.arrays": MUST}
     assert len(result("logprobs.arrays", plain_completion(chats, chats)).findings) == 4

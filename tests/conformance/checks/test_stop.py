@@ -66,6 +66,13 @@ def test_a_stop_string_is_told_once(row: Row) -> None:
     assert broken(row[1]) == row[2]
 
 
+def test_what_stands_behind_a_stop_string_is_counted() -> None:
+    shown = only("stop.included", stopped("a beta and", stop=["beta"])).message
+    assert shown.endswith("'beta': 4 characters follow it in its delta")
+    shown = only("stop.included", stopped("a beta", stop=["beta"])).message
+    assert shown.endswith("'beta': the text ends with it")
+
+
 def test_the_earliest_of_several_decides() -> None:
     finding = only("stop.ignored", stopped("a ga", "mma", " beta", stop=["beta", "gamma"]))
     assert "'gamma'" in finding.message
