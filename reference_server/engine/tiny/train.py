@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import random
 import time
 from collections.abc import Iterator, Sequence
@@ -26,9 +25,9 @@ from reference_server.engine.tiny.phrases import LANGUAGES
 
 CONTEXT = 4096
 # Rows × tokens of a step and how often: short ones to learn fast, long ones to reach far.
-SHAPES = {(6, 256): 0.65, (3, 512): 0.23, (1, 1536): 0.12}
+SHAPES = {(6, 256): 0.7, (3, 512): 0.2, (1, 1536): 0.1}
 GIVEN = 0.1  # share of the tokens that are learned where a user, not the model, would write
-PEAK, FLOOR, WARM_UP = 3e-3, 0.02, 100  # learning rate, its last share of the peak, steps
+PEAK, WARM_UP, COOL_DOWN = 3e-3, 100, 300  # learning rate; steps up to it and down from it
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +95,8 @@ def untrained(entries: int, seed: int) -> Any:
 
 
 def _share(step: int, steps: int) -> float:
-    """The learning rate's share of the peak: up in a line, down as a cosine."""
-    if step < WARM_UP:
-        return (step + 1) / WARM_UP
-    down = (step - WARM_UP) / max(1, steps - WARM_UP)
-    return FLOOR + (1 - FLOOR) * 0.5 * (1 + math.cos(math.pi * down))
+    """The learning rate's share of the peak: up in a line, flat, down in a line at the end."""
+    return min(1.0, (step + 1) / WARM_UP, (steps - step) / COOL_DOWN)
 
 
 def _optimizers(model: Any) -> list[Any]:
