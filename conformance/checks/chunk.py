@@ -281,9 +281,7 @@ def choice_missing(reading: Reading) -> Findings:
     if n is None:
         yield Abstain("not-recorded", "the request is not known")
     elif reading.form is Form.PLAIN:
-        came = len(reading.plain_choices)
-        if came < n:
-            yield at_body(reading, 0, "N07", f"{n} choices were asked for, {came} came")
+        yield from _plain_missing(reading, n)
     elif reading.outcome is not Outcome.COMPLETE and not undelivered(reading):
         yield Abstain("not-seen", "the stream is not complete")
     else:
@@ -292,6 +290,14 @@ def choice_missing(reading: Reading) -> Findings:
         if lacking:
             said = f"{n} choices were asked for, {n - len(lacking)} came: {lacking[0]} is missing"
             yield Finding("N07", said, reading.place(len(reading.body)) if reading.body else None)
+
+
+def _plain_missing(reading: Reading, n: int) -> Findings:
+    found = member(reading.document.value, "choices") if reading.document else ABSENT
+    if not isinstance(found, list):
+        yield Abstain("not-seen", "no array of choices")
+    elif len(found) < n:
+        yield at_body(reading, 0, "N07", f"{n} choices were asked for, {len(found)} came")
 
 
 def choice_order(reading: Reading) -> Findings:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from conformance.capture import How
+from conformance.capture import Given, How
 from conformance.dossier import COMPLETIONS
 from conformance.findings import Verdict
 from tests.conformance.bodies import (
@@ -54,6 +55,7 @@ def each(**change: object) -> list[dict[str, Any]]:
 
 
 PLAIN_CHOICE = plain_chat()["choices"][0]
+UNKNOWN_API = replace(plain(plain_chat()), given=Given(200, "application/json", None, {"n": 1}))
 BROKEN: list[Row] = [
     ("no id", streamed([without(c, "id") for c in CHUNKS]), {"chunk.missing-key": MUST}),
     (
@@ -198,6 +200,7 @@ BROKEN: list[Row] = [
         plain(plain_chat() | {"choices": [{**PLAIN_CHOICE, "index": i} for i in (0, 1)]}, n=2),
         {},
     ),
+    ("one choice of one, of an API that is not known", UNKNOWN_API, {}),
     ("no choice at all in a plain answer", plain(plain_chat(choices=[])), {"plain.shape": MUST}),
     (
         "the second choice first",
