@@ -84,7 +84,7 @@ def _rates(result: Result) -> Iterator[str]:
     told = ", ".join(f"{name} {rate:.4g}" for name, rate in known.items())
     yield f"a second, over {summary.window.seconds:.3f} s: {told or 'nothing'}"
     share = "–" if summary.goodput is None else f"{summary.goodput:.2%}"
-    yield f"goodput: {summary.good} of {summary.measured.scheduled} scheduled ({share})"
+    yield f"goodput: {summary.good} of {summary.counted} requests ({share})"
 
 
 def _failures(result: Result) -> Iterator[str]:

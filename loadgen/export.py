@@ -35,35 +35,62 @@ ADJUSTED = "the same over every measured request, a failed or dropped one infini
 
 def document(result: Result, version: str) -> dict[str, Json]:
     """The whole run."""
-    summary = result.summary
     return {
         "schema": SCHEMA,
         "tool": {"name": TOOL, "version": version},
         "command": "run",
-        "target": {
-            "url": result.target.url,
-            "api": result.target.api,
-            "model": result.target.model,
-        },
+        **_asked(result),
+        **_trust(result),
+        **_books(result),
+        **_figures(result.summary),
+        "slo": [
+            {"objective": each.slo.text, "met": each.met.value, "n": each.n, **_number(each.value)}
+            for each in result.judged
+        ],
+        "checks": _checks(result),
+    }
+
+
+def _asked(result: Result) -> dict[str, Json]:
+    target = result.target
+    return {
+        "target": {"url": target.url, "api": target.api, "model": target.model},
         "load": dict(result.load),
         "clock": "user",
+    }
+
+
+def _trust(result: Result) -> dict[str, Json]:
+    reasons: list[Json] = [
+        {"reason": doubt.reason, "detail": doubt.detail, "formula": REASONS[doubt.reason]}
+        for doubt in result.doubts
+    ]
+    return {
         "complete": result.complete,
         "valid": result.valid,
-        "reasons": [
-            {"reason": d.reason, "detail": d.detail, "formula": REASONS.get(d.reason)}
-            for d in result.doubts
-        ],
+        "reasons": reasons,
         "exit": result.exit,
+    }
+
+
+def _books(result: Result) -> dict[str, Json]:
+    failed, window = result.failed, result.summary.window
+    return {
         "window": {
-            "start": summary.window.start,
-            "end": summary.window.end,
-            "seconds": summary.window.seconds,
+            "start": window.start,
+            "end": window.end,
+            "seconds": window.seconds,
             "formula": WINDOW,
         },
-        "requests": _sums(summary.books),
-        "measured": _sums(summary.measured),
+        "requests": _sums(result.summary.books),
+        "measured": _sums(result.summary.measured),
         "failures": [_failure(each) for each in result.failures],
-        "failed": {"count": result.failed, "allowed": result.allowed, "met": not result.too_many},
+        "failed": {"count": failed, "allowed": result.allowed, "met": not result.too_many},
+    }
+
+
+def _figures(summary: Summary) -> dict[str, Json]:
+    return {
         "quantile": QUANTILE,
         "adjusted": ADJUSTED,
         "metrics": {name: _metric(name, summary) for name in METRICS},
@@ -74,15 +101,11 @@ def document(result: Result, version: str) -> dict[str, Json]:
         "chunks": {"count": summary.chunks, "clumped": summary.clumped},
         "goodput": {
             "good": summary.good,
+            "counted": summary.counted,
             "share": summary.goodput,
             "rate": summary.goodput_rate,
             "formula": GOODPUT,
         },
-        "slo": [
-            {"objective": each.slo.text, "met": each.met.value, "n": each.n, **_number(each.value)}
-            for each in result.judged
-        ],
-        "checks": _checks(result),
     }
 
 

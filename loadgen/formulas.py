@@ -20,7 +20,8 @@ class Metric:
     """`values`: seconds that one request gives; none where it has none.
 
     `pooled`: a request gives several. `between`: it needs two chunks with text, so that a request
-    with fewer has nothing to be missed.
+    with fewer has nothing to be missed. `clients`: it is the client's own, and says nothing of what
+    became of the request.
     """
 
     name: str
@@ -28,6 +29,12 @@ class Metric:
     values: Values
     pooled: bool = False
     between: bool = False
+    clients: bool = False
+
+    @property
+    def adjusts(self) -> bool:
+        """Does a failed request count as infinitely slow in it?"""
+        return not (self.pooled or self.clients)
 
 
 def _instant(name: str, origin: str, of: str) -> Values:
@@ -85,7 +92,12 @@ METRICS: Mapping[str, Metric] = {
             between=True,
         ),
         Metric("stall", "the longest gap of a request", _single("stall"), between=True),
-        Metric("connect", "connected − taken up, of new connections", _single("connecting")),
-        Metric("lateness", "sent − intended start − connect", _single("lateness")),
+        Metric(
+            "connect",
+            "connected − taken up, of new connections",
+            _single("connecting"),
+            clients=True,
+        ),
+        Metric("lateness", "sent − intended start − connect", _single("lateness"), clients=True),
     )
 }

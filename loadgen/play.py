@@ -110,7 +110,6 @@ class Player:
 
     async def _closed(self, load: Closed) -> None:
         await self._until(self.offered.start)
-        numbers = iter(range(10**12))
         begun = 0
         seconds = math.inf if load.seconds is None else load.seconds
 
@@ -120,10 +119,9 @@ class Player:
                 now = self._recorder.now()
                 if now >= self.offered.start + seconds:
                     return
-                begun += 1
+                index, begun = begun, begun + 1
                 self._last = now
                 self._in_flight += 1
-                index = next(numbers)
                 await self._one(index, now, self._script(index))
 
         try:

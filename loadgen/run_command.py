@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import trio
 
+from conformance.capture import Capture
 from conformance.recorder import Recorder
 from loadgen import console, export
 from loadgen.lookers import Job, looks
@@ -26,6 +27,7 @@ from loadgen.summary import Window
 from loadgen.workload import Workload
 
 HELD_AT_MOST = 256 << 20  # bytes of answers kept until the load is over
+A_READ, A_CAPTURE = 100, 2000  # bytes of the records themselves
 
 
 def main(args: argparse.Namespace) -> int:
@@ -93,7 +95,7 @@ class _Kept:
         self.unjudged = 0
 
     def take(self, played: Played) -> None:
-        self._held += 0 if played.capture is None else len(played.capture.received)
+        self._held += 0 if played.capture is None else _size(played.capture)
         self._waiting.append(played)
         if self._held > HELD_AT_MOST:
             self._done += map(self._measured, self._waiting)
@@ -116,6 +118,12 @@ class _Kept:
             rest = [played for played in self._waiting if played.index not in looked]
             self._done += map(self._measured, rest)
         return self._done
+
+
+def _size(capture: Capture) -> int:
+    """About the memory that it takes."""
+    request = sum(len(segment.data) for segment in capture.request)
+    return len(capture.received) + request + A_READ * len(capture.reads) + A_CAPTURE
 
 
 def _version() -> str:

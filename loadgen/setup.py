@@ -91,7 +91,7 @@ def setup_from_args(
     return Setup(
         target=target,
         api=args.api,
-        door=door_from_args(args, target.url),
+        door=door_from_args(args, target.url, environment),
         load=load,
         steady=steady,
         warmup=args.warmup,

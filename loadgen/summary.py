@@ -58,8 +58,9 @@ class Summary:
     metrics: Mapping[str, Distribution]
     adjusted: Mapping[str, Distribution]
     rates: Mapping[str, float | None]
+    counted: int  # measured requests, those that we took back apart
     good: int
-    goodput: float | None  # share of the measured requests, those that we took back apart
+    goodput: float | None  # good / counted
     goodput_rate: float | None  # a second
     chunks: int  # with text
     clumped: float | None  # share of the gaps that are 0: one read brought both chunks
@@ -101,9 +102,10 @@ def summarise(
         measured=sums(row.fate for row in measured),
         metrics={m.name: distribution(m, succeeded) for m in METRICS.values()},
         adjusted={
-            m.name: described(adjusted_values(m, counted)) for m in METRICS.values() if not m.pooled
+            m.name: described(adjusted_values(m, counted)) for m in METRICS.values() if m.adjusts
         },
         rates=rates(rows, window),
+        counted=len(counted),
         good=good,
         goodput=good / len(counted) if counted else None,
         goodput_rate=_per(good, window.seconds),
@@ -148,6 +150,8 @@ def described(values: Iterable[float], missing: int = 0) -> Distribution:
 
 
 def _has_nothing_to_miss(metric: Metric, row: Row) -> bool:
+    if metric.clients:
+        return True
     return metric.between and row.success and len(row.token_times) < 2
 
 

@@ -29,9 +29,10 @@ def judge_slo(slo: Slo, rows: Sequence[Row], good: int, broken: frozenset[int]) 
 
 def _values(slo: Slo, counted: Sequence[Row]) -> list[float]:
     metric = METRICS[slo.metric]
-    if metric.pooled:
-        return [value for row in counted if row.success for value in metric.values(row)]
-    return list(adjusted_values(metric, counted))
+    if metric.adjusts:
+        return list(adjusted_values(metric, counted))
+    rows = counted if metric.clients else [row for row in counted if row.success]
+    return [value for row in rows for value in metric.values(row)]
 
 
 def _stat(found: Distribution, stat: str) -> float | None:

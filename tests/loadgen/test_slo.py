@@ -92,6 +92,12 @@ def test_two_hundred_failures_of_two_hundred_miss_and_are_not_undecided() -> Non
     assert met("gap:p99<10s", rows) is Met.UNDECIDED
 
 
+def test_the_clients_own_metrics_are_of_whoever_has_them() -> None:
+    rows = [row(0, 1.0, connecting=0.004), row(1, 2.0), failed(2, 3.0)]
+    assert met("connect:max<5ms", rows) is Met.YES
+    assert met("connect:max<3ms", rows) is Met.NO
+
+
 def test_too_few_samples_are_undecided_unless_even_the_lower_bound_misses() -> None:
     few = HUNDRED[:99]
     assert met("ttft:p99<10s", few) is Met.UNDECIDED

@@ -94,6 +94,13 @@ def test_one_chunk_has_no_gap_to_be_missed_and_no_usage_is_not_good() -> None:
     assert not is_good(row(0, 1.0, completion_tokens=None), slos)
 
 
+def test_what_is_the_clients_own_is_not_adjusted_and_nobody_misses_it() -> None:
+    rows = [row(0, 1.0, connecting=0.004), row(1, 2.0), failed(2, 3.0)]
+    found = summarise(rows, ALL, [parse_slo("connect:max<1s"), parse_slo("lateness:max<1s")])
+    assert not {"connect", "lateness", "gap"} & set(found.adjusted)
+    assert (found.good, found.counted, found.metrics["connect"].n) == (2, 3, 1)
+
+
 def test_a_stream_that_breaks_a_must_is_not_good() -> None:
     found = summarise([row(0, 1.0), row(1, 2.0)], ALL, broken=frozenset({1}))
     assert found.good == 1
