@@ -276,7 +276,7 @@ def test_a_row_gives_the_same_tokens_alone_and_in_any_company(seed: int) -> None
 
 def test_a_slot_forgets_its_last_choice_also_beside_one_that_asks_for_everything() -> None:
     everything = greedy(logit_bias=((90, 0.1),), presence_penalty=0.1, min_tokens=90)
-    first = Sampling(frequency_penalty=2, logit_bias=((4, 50.0),), min_tokens=9, top_k=1)
+    first = Sampling(frequency_penalty=2, logit_bias=((PROMPT[1], 50.0),), min_tokens=9, top_k=1)
     used = sampler(first, everything)
     for step in range(5):
         used.sample(logits(2, step, spread=0.3), [0, 1])
@@ -286,7 +286,7 @@ def test_a_slot_forgets_its_last_choice_also_beside_one_that_asks_for_everything
         fresh = sampler(asked)
         for step in range(5):
             rows = logits(2, step, spread=0.3)
-            rows[:, 4] += 2  # what the last choice was made to say
+            rows[:, PROMPT[1]] += 2  # what the last choice was made to say
             assert used.sample(rows, [0, 1])[:1] == fresh.sample(rows[:1], [0])
 
 
