@@ -7,7 +7,7 @@ read brought share it. Tokens are what the server's usage says, never a count of
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from conformance import http1
@@ -111,14 +111,9 @@ def _measured(row: Row, played: Played, capture: Capture, reading: Reading) -> R
     texts = [(chunk, at) for chunk, at in timed if any(c.carries for c in chunk.choices)]
     connecting = _connecting(played, capture)
     usage = _usage(reading)
-    return Row(
-        index=row.index,
-        intended=row.intended,
+    return replace(
+        row,
         fate=fate,
-        prompt_hash=row.prompt_hash,
-        input_asked=row.input_asked,
-        output_asked=row.output_asked,
-        started=row.started,
         sent=capture.sent_at,
         lateness=_lateness(played, capture, connecting),
         connecting=connecting,
