@@ -28,6 +28,7 @@ def on_both(said: Mapping[str, str]) -> dict[Row, str]:
 FAILS: dict[Row, str] = {
     **on_both(
         {
+            "choice.missing": "3: one choice of n",
             "done.missing": "1: no sentinel, ever",
             "err.client-mistake-5xx": "8: a value of the wrong type is an exception",
             "err.content-type": "8: Internal Server Error, text/plain",
@@ -38,7 +39,6 @@ FAILS: dict[Row, str] = {
             "logprobs.missing": "4: ignored",
             "stop.included": "5: shown, with the rest of its last token",
             "stop.multi-byte": "5",
-            "stream.truncated": "3: one choice of n, which without a sentinel reads as a cut",
         }
     ),
     ("delta.content-type", COMPLETIONS): '11: "suffix":5 comes back as "text":5',
@@ -55,6 +55,7 @@ NOT_STRICT: dict[Row, str] = {
         }
     ),
     ("chunk.choice-shape", COMPLETIONS): "13: no `logprobs`",
+    ("fin.key-missing", COMPLETIONS): "2: null members are left out",
     ("err.same-status", COMPLETIONS): "11: a number as suffix, streamed a 200, plain a 500",
     ("sse.raw-line-separator", COMPLETIONS): "17: E2 80 A8 where the model repeats it",
 }
@@ -63,20 +64,15 @@ BLOCKED: dict[Row, str] = {
     **on_both(
         {
             "err.in-band": "err.prestream-200",
-            "fin.missing": "stream.truncated",
+            "fin.missing": "choice.missing",
             "stop.exact-prefix": "stop.included",
         }
     ),
     ("err.same-status", CHAT): "err.prestream-200",
-    ("fin.key-missing", COMPLETIONS): "chunk.choice-shape",
 }
 UNDECIDED: dict[Row, str] = {
     # A stream without a sentinel (1) is never complete, and none has a second choice (3).
-    **on_both(
-        dict.fromkeys(
-            ("choice.missing", "choice.order", "stream.not-closed", "usage.missing"), "not-seen"
-        )
-    ),
+    **on_both(dict.fromkeys(("choice.order", "stream.not-closed", "usage.missing"), "not-seen")),
     # The server tells neither the context's length nor token details, and sends no heartbeats.
     **on_both({"err.context": "budget", "heartbeat.comments": "not-seen"}),
     **on_both({"usage.details": "not-seen"}),
