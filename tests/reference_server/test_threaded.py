@@ -224,3 +224,50 @@ def test_verbs_given_while_a_step_runs_are_applied_by_the_next() -> None:
             await until(lambda: not bridge.busy)
 
     run_in_real_time(main)
+
+
+def test_it_is_busy_until_the_engine_has_heard_that_nobody_waits() -> None:
+    async def main() -> None:
+        async with serving(threaded=True, step=0) as running:
+            bridge = running.server.bridge
+            bridge.allow(0)
+            ticket = bridge.open([Work("a", "Count from 1 to 300")])
+            ticket.close()
+            await trio.sleep(0.05)
+            assert bridge.busy
+            await stepped_when_nobody_runs(running)
+            assert not bridge.busy
+
+    async def stepped_when_nobody_runs(running: Running) -> None:
+        running.server.bridge.allow(1)
+        await until(lambda: running.engine.gauges.aborted == 1)
+        await until(lambda: not running.server.bridge.busy)
+
+    run_in_real_time(main)
+
+
+def test_the_events_of_a_step_come_with_one_message() -> None:
+    calls: list[int] = []
+
+    async def main() -> None:
+        async with serving(threaded=True, step=0, max_batch=32) as running:
+            bridge = running.server.bridge
+            bridge.allow(0)
+            works = [Work(str(number), "Count from 1 to 300") for number in range(32)]
+            tickets = [bridge.open([work]) for work in works]
+            await trio.sleep(0.02)
+            deliver = bridge._driver._deliver  # type: ignore[attr-defined]
+
+            def counted(events: list[Event]) -> None:
+                calls.append(len(events))
+                deliver(events)
+
+            bridge._driver._deliver = counted  # type: ignore[attr-defined]
+            bridge.allow(1)
+            time.sleep(0.3)  # noqa: ASYNC251  the loop is busy, the thread goes on
+            await until(lambda: running.engine.gauges.steps == 1)
+            for ticket in tickets:
+                assert await ticket.receive()
+
+    run_in_real_time(main)
+    assert calls == [64]  # a Started and a Delta for each
