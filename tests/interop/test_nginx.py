@@ -25,8 +25,7 @@ IGNORED = "proxy_ignore_headers X-Accel-Buffering;"
 WAYS = {
     "as it comes": "",
     "buffering": IGNORED,
-    "not buffering": f"{IGNORED} proxy_buffering off; proxy_http_version 1.1; "
-    'proxy_set_header Connection "";',
+    "not buffering": f"{IGNORED} proxy_buffering off;",
 }
 
 
@@ -42,7 +41,8 @@ def proxied(
 def verdicts(url: str, folder: Path, *words: str) -> dict[str, Any]:
     """Check → its row of the report, for chat."""
     file = folder / "report.json"
-    command = [BIN / "conformance", "run", f"{url}/v1", "--api", "chat", "--json", file, *words]
+    options = ["--api", "chat", "--json", str(file), *words]
+    command = [str(BIN / "conformance"), "run", f"{url}/v1", *options]
     ended = subprocess.run(command, capture_output=True, text=True)
     print(ended.stdout, file=sys.stderr)
     assert ended.returncode in (0, 1), ended.stderr
