@@ -15,10 +15,7 @@ The order of the transforms, each only where a row asks for it:
 With `ignore_eos` an end may be drawn like any other token and ends nothing, as in vLLM; whoever
 wants no end before a length says `min_tokens`, which rules ends out even then.
 
-Randomness is counted, not streamed: the uniform number of a token is a function of seed, choice and
-position. The inverse of the cumulative distribution over ascending token ids makes it a token.
-Weights are integers there, so sums are exact: no order of summation, no width of the batch and no
-kernel can move a boundary. A row draws the same token alone and in any company.
+How a token is drawn, and why it is the same one in any company: `chance`.
 """
 
 from __future__ import annotations
@@ -31,14 +28,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from reference_server.engine import chance
 from reference_server.engine.interface import Sampling
 from reference_server.engine.runner import Draw, Token
 
-# A token's weight is its probability in units of 2**-44; what is less likely is never drawn.
-_UNITS = float(1 << 44)
 _NEVER = float("-inf")
+_LOWEST = -9999.0  # what has no chance at all: JSON knows no infinity (vLLM writes the same)
 _COLDEST = 1e-6  # what is colder divides logits out of float32's range
-_PREFIXES = (256, 4096)  # top-p looks at that many likeliest tokens before it looks at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +95,7 @@ class Sampler:
         for group, member in self._groups(draw):
             if member:
                 group.add(slot)
-        key, begin = _key(draw.seed, draw.choice), len(draw.prompt)
+        key, begin = chance.key(draw.seed, draw.choice), len(draw.prompt)
         with torch.inference_mode():  # where the lists may have grown, so where they are written
             self._floats[slot] = torch.tensor(_floats(asked))
             self._ints[slot] = torch.tensor([key, 0, asked.top_k or 0, asked.min_tokens, begin])
@@ -213,9 +209,10 @@ class Sampler:
         greedy = rows.temperature == 0
         chances = (logits / rows.temperature.masked_fill(greedy, 1)).softmax(-1)
         if not self._cut.isdisjoint(slots):
-            chances = chances.masked_fill(chances < least(chances, rows), 0)
-        weights = self._weights.rows[: len(slots)].copy_(chances.mul_(_UNITS))
-        ids = inverse(weights, uniform(rows.key, rows.position))
+            floor = chance.least(chances, rows.top_k, rows.top_p, rows.min_p)
+            chances = chances.masked_fill(chances < floor, 0)
+        weights = self._weights.rows[: len(slots)].copy_(chances.mul_(chance.UNITS))
+        ids = chance.inverse(weights, chance.uniform(rows.key, rows.position))
         if drawing == len(slots):
             return ids
         return torch.where(greedy.squeeze(-1), logits.argmax(-1), ids)
@@ -270,53 +267,9 @@ class _Wide:
         return torch.zeros(self._shape, dtype=self._kind, device=self._device)
 
 
-# -- columns to numbers --------------------------------------------------------------------------
-
-
-def least(chances: Tensor, rows: Columns) -> Tensor:
-    """The smallest probability that may be drawn, [rows, 1]: top-k, then top-p, then min-p.
-
-    Each of the three keeps the likeliest tokens down to some probability, so one number says it
-    all. Of `chances` [rows, vocab] the likeliest token always stays.
-    """
-    floor = torch.zeros_like(rows.min_p)
-    deepest = min(int(rows.top_k.max()), chances.shape[-1])
-    if deepest:
-        best = chances.topk(deepest).values
-        last = best.gather(-1, (rows.top_k.clamp(max=deepest) - 1).clamp(min=0))
-        floor = torch.where(rows.top_k > 0, last, floor)
-    if bool((rows.top_p < 1).any()):
-        floor = torch.maximum(floor, _nucleus(chances.masked_fill(chances < floor, 0), rows.top_p))
-    return torch.maximum(floor, rows.min_p * chances.amax(-1, keepdim=True))
-
-
-def _nucleus(chances: Tensor, top_p: Tensor) -> Tensor:
-    """The probability of the last of the fewest likeliest tokens that make up `top_p` of all."""
-    whole = (chances * _UNITS).long().sum(-1, keepdim=True).double() * top_p
-    for depth in (*_PREFIXES, chances.shape[-1]):
-        best = chances.topk(min(depth, chances.shape[-1])).values
-        weights = (best * _UNITS).long()
-        before = weights.cumsum(-1) - weights
-        inside = (before.double() < whole).sum(-1, keepdim=True).clamp(min=1)
-        if bool(((inside < depth) | (top_p >= 1)).all()):
-            break
-    return torch.where(top_p < 1, best.gather(-1, inside - 1), 0)
-
-
-def inverse(weights: Tensor, chance: Tensor) -> Tensor:
-    """The id at which the running sum of `weights` [rows, vocab] passes `chance` of the whole.
-
-    int64 weights, which are overwritten; `chance` float64 [rows, 1] in [0, 1).
-    """
-    sums = weights.cumsum_(-1)
-    whole = sums[:, -1:]
-    goal = torch.minimum((chance * whole.double()).long(), whole - 1)
-    return torch.searchsorted(sums, goal, right=True).squeeze(-1)
-
-
 def _scored(logits: Tensor, ids: Tensor, tops: Sequence[int]) -> list[Token]:
     """`ids` [rows] with their log-probabilities, `tops` alternatives each, best first."""
-    logs = logits.log_softmax(-1)
+    logs = logits.log_softmax(-1).clamp(min=_LOWEST)
     own = logs.gather(-1, ids.unsqueeze(-1)).squeeze(-1).tolist()
     best = logs.topk(min(max(tops), logs.shape[-1]))
     values, others = best.values.tolist(), best.indices.tolist()
@@ -324,42 +277,6 @@ def _scored(logits: Tensor, ids: Tensor, tops: Sequence[int]) -> list[Token]:
         Token(token, own[row], tuple(zip(others[row][:top], values[row][:top], strict=True)))
         for row, (token, top) in enumerate(zip(ids.tolist(), tops, strict=True))
     ]
-
-
-# -- counted randomness --------------------------------------------------------------------------
-
-# SplitMix64 (Steele, Lea and Flood 2014, figure 17). Its state advances by a constant, so that the
-# n-th number of a seed is computed without the ones before. As int64 the constants wrap.
-_STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-_WORD = (1 << 64) - 1
-
-
-def _signed(word: int) -> int:
-    return word - (1 << 64) if word >> 63 else word
-
-
-def _mixed(word: int) -> int:
-    word = (word ^ word >> 30) * _FIRST & _WORD
-    word = (word ^ word >> 27) * _SECOND & _WORD
-    return word ^ word >> 31
-
-
-def _key(seed: int, choice: int) -> int:
-    """Where the numbers of one choice begin. Any seed: it is taken modulo 2**64."""
-    return _signed(_mixed(_mixed(seed + _STEP & _WORD) + (choice + 1) * _STEP & _WORD))
-
-
-def uniform(key: Tensor, position: Tensor) -> Tensor:
-    """float64 in [0, 1), as a function of `key` and `position` (int64 of one shape)."""
-    word = key + (position + 1) * _signed(_STEP)
-    word = (word ^ _shifted(word, 30)) * _signed(_FIRST)
-    word = (word ^ _shifted(word, 27)) * _signed(_SECOND)
-    return _shifted(word ^ _shifted(word, 31), 11).double() * 2.0**-53
-
-
-def _shifted(word: Tensor, by: int) -> Tensor:
-    """To the right with zeros coming in; int64's own shift brings the sign."""
-    return (word >> by) & ((1 << (64 - by)) - 1)
 
 
 def _floats(asked: Sampling) -> tuple[float, ...]:

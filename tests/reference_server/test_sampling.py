@@ -16,6 +16,7 @@ from reference_server.engine.runner import Draw, Token
 torch = pytest.importorskip("torch", reason="torch is not installed (make reference installs it)")
 theirs = pytest.importorskip("transformers.generation.logits_process")
 sampling = pytest.importorskip("reference_server.engine.sampling")
+chance = pytest.importorskip("reference_server.engine.chance")
 
 pytestmark = pytest.mark.torch
 
@@ -81,7 +82,8 @@ def test_a_temperature_of_next_to_nothing_draws_the_likeliest_without_overflow()
 def kept(asked: Sampling, scores: Any) -> Any:
     """Which ids may be drawn, by ours."""
     chances = (scores / asked.temperature).softmax(-1)
-    return chances >= sampling.least(chances, columns(asked))
+    rows = columns(asked)
+    return chances >= chance.least(chances, rows.top_k, rows.top_p, rows.min_p)
 
 
 def kept_by_theirs(asked: Sampling, scores: Any) -> Any:
@@ -177,14 +179,14 @@ def test_the_random_numbers_are_those_of_splitmix64() -> None:
         *(4593380528125082431, 16408922859458223821),
     )
     key = torch.full((5,), 1234567)
-    ours = sampling.uniform(key, torch.arange(5)).tolist()
+    ours = chance.uniform(key, torch.arange(5)).tolist()
     assert ours == [(word >> 11) / 2**53 for word in published]
 
 
 def test_choices_and_seeds_have_numbers_of_their_own() -> None:
-    keys = {sampling._key(seed, choice) for seed in range(-20, 20) for choice in range(20)}
+    keys = {chance.key(seed, choice) for seed in range(-20, 20) for choice in range(20)}
     assert len(keys) == 800
-    assert sampling._key(3, 1) == sampling._key(3 + 2**64, 1)
+    assert chance.key(3, 1) == chance.key(3 + 2**64, 1)
 
 
 def chi_square(counts: Any, expected: Any) -> float:
@@ -220,8 +222,8 @@ def test_tokens_come_as_often_as_their_chance_says(asked: Sampling) -> None:
 
 
 def test_neighbouring_positions_choices_and_seeds_tell_nothing_of_each_other() -> None:
-    keys = torch.tensor([[sampling._key(s, c) for c in range(40)] for s in range(40)])
-    numbers = sampling.uniform(keys.unsqueeze(-1), torch.arange(40)) - 0.5
+    keys = torch.tensor([[chance.key(s, c) for c in range(40)] for s in range(40)])
+    numbers = chance.uniform(keys.unsqueeze(-1), torch.arange(40)) - 0.5
     assert abs(float(numbers.mean())) < 0.005
     for axis in range(3):
         near = numbers.narrow(axis, 0, 39) * numbers.narrow(axis, 1, 39)
@@ -231,8 +233,8 @@ def test_neighbouring_positions_choices_and_seeds_tell_nothing_of_each_other() -
 def test_a_weight_is_drawn_exactly_up_to_its_last_share() -> None:
     weights, share = torch.tensor([[0, 2, 0, 1, 1]]), 0.25
     drawn = [
-        int(sampling.inverse(weights.clone(), torch.tensor([[chance]], dtype=torch.float64)))
-        for chance in (0.0, 2 * share - 1e-12, 2 * share, 3 * share, 1 - 2**-53)
+        int(chance.inverse(weights.clone(), torch.tensor([[number]], dtype=torch.float64)))
+        for number in (0.0, 2 * share - 1e-12, 2 * share, 3 * share, 1 - 2**-53)
     ]
     assert drawn == [1, 1, 3, 4, 4]
 
@@ -314,6 +316,12 @@ def test_logprobs_are_of_the_models_own_distribution_best_first() -> None:
     assert token.logprob == pytest.approx(float(logs[6]), abs=1e-5)
     assert [one for one, _ in token.top] == logs.topk(4).indices.tolist()
     assert [log for _, log in token.top] == pytest.approx(logs.topk(4).values.tolist(), abs=1e-5)
+
+
+def test_what_has_no_chance_at_all_has_a_number_that_json_can_write() -> None:
+    rows = torch.tensor([[0.0, float("-inf"), 1.0]])
+    for token in sampler(greedy(logprobs=3), vocab=3, forced=(1,)).sample(rows, [0]):
+        assert (token.logprob, token.top[2]) == (-9999.0, (1, -9999.0))
 
 
 def test_a_draw_that_asks_for_no_logprobs_gets_none_beside_one_that_does() -> None:
