@@ -191,9 +191,14 @@ def _read(source: Source, dtype: Any, device: str) -> tuple[Any, Any]:
 
 def _tokenizer(source: Source) -> Any:
     try:
-        return AutoTokenizer.from_pretrained(source.place, **source.options)
+        tokenizer = AutoTokenizer.from_pretrained(source.place, **source.options)
     except Exception as error:
         raise ModelError("there is no tokenizer that transformers can read") from error
+    template = Path(source.place) / TEMPLATE
+    if not tokenizer.chat_template and template.is_file():
+        # The GGUF file of a base model names none, and transformers then looks in no other place.
+        tokenizer.chat_template = template.read_text()
+    return tokenizer
 
 
 def _default_blocks(
