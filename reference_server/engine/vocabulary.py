@@ -7,7 +7,7 @@ What a token stands for is read from the tokenizer's own decoder, never from the
   `<0xNN>` a byte. The first space of a whole sequence is the decoder's invention and stripped; an
   answer goes on after a prompt, so its first space is the model's;
 * anything else: tokens have no bytes of their own, and the text is what two decode calls differ by
-  (`text.Window`).
+  (`window`).
 
 Control tokens (`special` in the tokenizer) have no bytes: they are never text.
 """
@@ -21,7 +21,8 @@ from dataclasses import replace
 from typing import Any
 
 from reference_server.engine.interface import Message, TokenLogprob
-from reference_server.engine.text import TextPath, Window, spelled
+from reference_server.engine.text import TextPath, spelled
+from reference_server.engine.window import Window
 
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>\Z")
 _MARK = "streamproof"  # what an assistant says to find out how its turn ends
@@ -66,7 +67,10 @@ class TokenizerVocabulary:
     # -- text to ids -------------------------------------------------------------------------
 
     def encode(self, prompt: str) -> tuple[int, ...]:
-        """With the beginning that the tokenizer puts there, unless the text has it already."""
+        """With the beginning that the tokenizer puts there, unless the text has it already.
+
+        Control tokens that the text spells out are taken for what they are: chat templates do so.
+        """
         ids = self._ids(prompt)
         return ids if ids[: len(self._before)] == self._before else self._before + ids
 

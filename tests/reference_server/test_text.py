@@ -16,9 +16,9 @@ from reference_server.engine.text import (
     StopGate,
     TextPath,
     Utf8,
-    Window,
     spelled,
 )
+from reference_server.engine.window import Window
 
 ODD = bytes.fromhex(
     "c3a9 e6bca2 f09fabA0 80 c0 c1 e0 80 ed a0 80 f0 80 f4 90 f5 ff 41 0a".replace(" ", "")
