@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -94,11 +93,9 @@ class Exchange:
     async def _receive(self, ticket: Ticket, heartbeat: float | None) -> list[Event | None]:
         """The engine's next word; `[None]` after `heartbeat` silent seconds; `[]` at the end."""
         while True:
-            event: Event | None = None
-            with trio.move_on_after(math.inf if heartbeat is None else heartbeat) as patience:
-                event = await ticket.receive()
+            event, silent = await _next(ticket, heartbeat)
             if event is None:
-                return [None] if patience.cancelled_caught else []
+                return [None] if silent else []
             if seen := list(self.seams.event(event)):
                 self.done += [one for one in seen if isinstance(one, Done)]
                 return [*seen]
@@ -175,6 +172,16 @@ class Exchange:
             self._late = policy is Slow.DROP
             if policy is Slow.FINISH:
                 await self.connection.act(Act.FINISH)
+
+
+async def _next(ticket: Ticket, heartbeat: float | None) -> tuple[Event | None, bool]:
+    """The next event, or None at the end; or None and True after so many silent seconds."""
+    if heartbeat is None:
+        return await ticket.receive(), False
+    event: Event | None = None
+    with trio.move_on_after(heartbeat) as patience:
+        event = await ticket.receive()
+    return event, patience.cancelled_caught
 
 
 def _refusal(failure: Failure) -> ApiError:

@@ -14,13 +14,15 @@ SENTINEL = b"[DONE]"
 
 # Legal inside JSON and inside an event, but several clients split lines at them.
 _LINE_BREAKERS = {"\u0085": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 def dumps(document: Any) -> str:
     """Compact strict JSON on one line. Raises ValueError for NaN and infinities."""
-    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    for breaker, escape in _LINE_BREAKERS.items():
-        text = text.replace(breaker, escape)
+    text = _encode(document)
+    if not text.isascii():
+        for breaker, escape in _LINE_BREAKERS.items():
+            text = text.replace(breaker, escape)
     return text
 
 

@@ -1,0 +1,174 @@
+"""What a token costs outside the model: spelled, framed, written, and read by nobody in a hurry.
+
+    python -m tests.benchmarks.server_cost [--streams N] [--tokens N] [--write]
+
+One process serves over loopback sockets; its engine plays tokens that were made before, so a step
+costs next to nothing. Another process reads. The cost is the server's processor time (all its
+threads) divided by the tokens. `--write` renders results/server_cost.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import resource
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+from statistics import median
+
+import trio
+
+from reference_server.bridge import Bridge
+from reference_server.bridge.policy import POLICIES
+from reference_server.engine.batching import BatchingEngine
+from reference_server.engine.interface import Engine
+from reference_server.engine.runner import Chunk, Draw, Prefilled, Row, Token
+from reference_server.engine.scripted import ScriptedEngine
+from reference_server.wire.server import Server
+from tests.reference_server.fake_model import VOCABULARY
+
+GOAL_US = 60.0
+PACE = 0.0002  # seconds of a step for each stream: so slow that none falls behind
+RESULTS = Path(__file__).parent / "results" / "server_cost.md"
+HEAD = "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n"
+
+
+class Playing:
+    """A runner that computes nothing: every token is the next of one text."""
+
+    block_size, block_count, context = 16, 4096, 4096
+
+    def __init__(self) -> None:
+        self._words = VOCABULARY.encode_answer("the river 漢字 token 🫠 answer " * 200)
+
+    def open(self, slot: int, draw: Draw) -> None: ...
+
+    def close(self, slot: int) -> None: ...
+
+    def prefill(self, chunk: Chunk) -> Prefilled:
+        return Prefilled(Token(self._words[0]) if chunk.last else None)
+
+    def decode(self, rows: Sequence[Row]) -> Sequence[Token]:
+        return [Token(self._words[row.position]) for row in rows]
+
+
+ENGINES: dict[str, Callable[[int], tuple[Engine, bool]]] = {
+    "scripted, in the loop": lambda streams: (ScriptedEngine(streams), False),
+    "batching, in a thread": lambda streams: (
+        BatchingEngine(Playing(), VOCABULARY, max_batch=streams),
+        True,
+    ),
+}
+
+
+def cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def serve(kind: str, streams: int, pipe: Pipe) -> None:
+    """A process: tells its port, then, when asked, its processor time and its tokens."""
+
+    async def main() -> None:
+        engine, threaded = ENGINES[kind](streams)
+        pace = max(0.001, streams * PACE)
+        # Each token is written by itself: a policy that puts late ones together would save work.
+        bridge = Bridge(engine, pace, threaded=threaded, slow=POLICIES["unbounded"])
+        server = Server(bridge)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(bridge.run)
+            listeners = await nursery.start(trio.serve_tcp, server.serve_connection, 0)
+            pipe.send(listeners[0].socket.getsockname()[1])
+            while await trio.to_thread.run_sync(pipe.recv):
+                gauges = bridge.gauges
+                pipe.send((cpu(), gauges.tokens, gauges.steps))
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+
+
+def read(port: int, tokens: int) -> None:
+    prompt = "Count from 1 to 2000."
+    body = json.dumps(
+        {"model": "scripted", "prompt": prompt, "max_tokens": tokens, "stream": True}
+    ).encode()
+    with socket.create_connection(("127.0.0.1", port)) as sock:
+        sock.sendall((HEAD % len(body)).encode() + body)
+        last = b""
+        while b"[DONE]" not in last:
+            got = sock.recv(65536)
+            assert got, last
+            last = last[-16:] + got
+
+
+def load(port: int, streams: int, tokens: int) -> float:
+    """Seconds until all have read everything."""
+    begun = time.perf_counter()
+    threads = [threading.Thread(target=read, args=(port, tokens)) for _ in range(streams)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return time.perf_counter() - begun
+
+
+def measure(kind: str, streams: int, tokens: int, rounds: int) -> tuple[float, float, float]:
+    """Medians: microseconds of processor a token, tokens a second, tokens a step."""
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.Process(target=serve, args=(kind, streams, theirs))
+    process.start()
+    port = ours.recv()
+    load(port, streams, 50)  # warms up
+    costs, rates, widths = [], [], []
+    for _ in range(rounds):
+        before = told(ours)
+        took = load(port, streams, tokens)
+        used, made, steps = (b - a for a, b in zip(before, told(ours), strict=True))
+        costs.append(used / made * 1e6)
+        rates.append(made / took)
+        widths.append(made / steps)
+    ours.send(False)
+    process.join()
+    return median(costs), median(rates), median(widths)
+
+
+def told(pipe: Pipe) -> tuple[float, int, int]:
+    pipe.send(True)
+    told: tuple[float, int, int] = pipe.recv()
+    return told
+
+
+def table(streams: Sequence[int], tokens: int, rounds: int) -> str:
+    lines = [
+        "| engine | streams | processor a token | tokens/s | tokens a step |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for kind in ENGINES:
+        for count in streams:
+            cost, rate, width = measure(kind, count, tokens, rounds)
+            lines.append(f"| {kind} | {count} | {cost:.1f} µs | {rate:,.0f} | {width:.1f} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--streams", type=int, nargs="*", default=[1, 8, 32])
+    parser.add_argument("--tokens", type=int, default=600)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    text = table(options.streams, options.tokens, options.rounds)
+    print(text)
+    if options.write:
+        RESULTS.write_text(
+            f"# Per-token cost of the server outside the model (goal: {GOAL_US:g} µs)\n\n{text}\n"
+        )
+
+
+if __name__ == "__main__":
+    main()
