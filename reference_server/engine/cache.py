@@ -51,7 +51,7 @@ class KeyValueCache:
         self.device = torch.device(device)
         slots = blocks * block_size
         shapes = [(1, layer.kv_heads, slots, layer.head_dim) for layer in layers]
-        # Zeros, not whatever was in memory: a masked NaN is still a NaN once it is multiplied by 0.
+        # Zeros, not whatever was in memory: see `write`.
         self._keys = [torch.zeros(shape, dtype=dtype, device=device) for shape in shapes]
         self._values = [torch.zeros(shape, dtype=dtype, device=device) for shape in shapes]
         self._heads = [torch.arange(shape[1], device=device)[:, None] * slots for shape in shapes]
@@ -69,11 +69,16 @@ class KeyValueCache:
         return [table[place // size] * size + place % size for place in range(first, end)]
 
     def write(self, layer: int, slots: Any, key: Any, value: Any) -> None:
-        """`key` and `value` are `[kv_heads, tokens, head_dim]`, `slots` a tensor `[tokens]`."""
+        """`key` and `value` are `[kv_heads, tokens, head_dim]`, `slots` a tensor `[tokens]`.
+
+        A block may be read beyond what its owner wrote, behind a mask; but a NaN or an infinity
+        that a former owner left there would outlive the mask. So they are kept as zeros.
+        """
         rows = (self._heads[layer] + slots).flatten()
         for store, new in ((self._keys[layer], key), (self._values[layer], value)):
             size = new.shape[-1]
-            store.view(-1, size).index_copy_(0, rows, new.reshape(-1, size))
+            finite = new.reshape(-1, size).nan_to_num(0.0, 0.0, 0.0)
+            store.view(-1, size).index_copy_(0, rows, finite)
 
     def span(self, table: Sequence[int], first: int, end: int) -> Span:
         """The positions from `first` to before `end` of the sequence with this table."""

@@ -124,7 +124,7 @@ class TorchRunner:
             return False
         if self._cache.device.type != "cpu":
             return True
-        return len(positions) * max(positions) * self._cache.token_bytes <= TOGETHER_BYTES
+        return max(positions) * self._cache.token_bytes <= TOGETHER_BYTES
 
     def _logits(
         self, tokens: Sequence[int], positions: Sequence[int], step: Step, kept: int

@@ -193,7 +193,7 @@ def test_an_unknown_keyword_that_says_something_refuses_the_model(name: str) -> 
         call(**{name: torch.ones(2)})
 
 
-@pytest.mark.parametrize("keywords", [{"dropout": 0.5}, {"is_causal": False}, {"anything": 1}])
+@pytest.mark.parametrize("keywords", [{"dropout": 0.5}, {"is_causal": False}, {"anything": False}])
 def test_a_known_keyword_with_another_meaning_refuses_too(keywords: dict[str, Any]) -> None:
     with pytest.raises(attention.ModelError, match="not supported"):
         call(**keywords)
