@@ -1,6 +1,9 @@
 """What the tap adds: the same stream straight and through `conformance tap`, in turns.
 
-python tests/benchmarks/tap.py [--write]    (--write: results/tap.md, for the README)
+python tests/benchmarks/tap.py [--write] [--realtime]
+
+--write: results/tap.md, for the README. --realtime: client, server and tap, but not the judge, have
+a real-time priority, so that whatever else the machine does hardly shows; needs root.
 
 A server of a few lines in a process of its own writes an event with the time of its writing; the
 client, in this process, notes when it has read it. All three share one machine and its monotonic
@@ -41,6 +44,12 @@ CHUNK = (
     'data: {{"id":"c","object":"chat.completion.chunk","created":1767225600,"model":"m",'
     '"choices":[{{"index":0,"delta":{{"content":" {now:>20}"}},"finish_reason":null}}]}}\n\n'
 )
+
+
+def hurry(process: int) -> None:
+    """The main thread of the process, and what it starts from now on, go first where asked for."""
+    if "--realtime" in sys.argv[1:]:
+        os.sched_setscheduler(process, os.SCHED_FIFO, os.sched_param(5))
 
 
 def serve(port: int) -> None:
@@ -146,7 +155,8 @@ def tap(upstream: int) -> Iterator[int]:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE, text=True)
         try:
             assert process.stderr is not None
-            line = process.stderr.readline()
+            line = process.stderr.readline()  # its judge has begun
+            hurry(process.pid)
             yield int(line.split(" → ")[0].rsplit(":", 1)[1].split("/")[0])
         finally:
             process.send_signal(signal.SIGINT)
@@ -195,12 +205,15 @@ def main() -> None:
     )
     server.start()
     time.sleep(1)
+    assert server.pid is not None
+    hurry(server.pid)
     lines = [
         "| other streams | way | first byte, connecting | an event, median | an event, p99 |",
         "|---|---|---:|---:|---:|",
     ]
     short = [f"| {PAIRS} connections | first byte, median | p95 |", "|---|---:|---:|"]
     with tap(upstream) as port:
+        hurry(0)
         short += connections(upstream, port)
         lines += rows(measured(upstream, port), "none")
         with company(port, COMPANY):
@@ -213,7 +226,8 @@ def main() -> None:
         "",
         f"{ROUNDS} rounds of {EVENTS} events, one each {GAP_S * 1000:g} ms, each way; "
         f"{os.cpu_count()} cores for client, server, tap and judge together, "
-        f"load average {os.getloadavg()[0]:.1f}.",
+        f"load average {os.getloadavg()[0]:.1f}"
+        f"{', real-time priority' if '--realtime' in sys.argv[1:] else ''}.",
     ]
     table = "\n".join(lines) + "\n"
     print(table, end="")
