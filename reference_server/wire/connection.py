@@ -102,7 +102,7 @@ class Connection:
         self._headless = False  # the request was HEAD
         self._ended = False  # the answer's last byte was written
         self._chunked = False  # the answer's body goes out in chunks
-        self._fd = stream.socket.fileno() if isinstance(stream, trio.SocketStream) else None
+        self._socket = stream.socket if isinstance(stream, trio.SocketStream) else None
         self.memory: dict[str, Any] = {}  # from one exchange to the next
         self.seams: Seams = CLEAN
         self.left: str | None = None  # how the peer hung up: "fin" or "rst"
@@ -282,10 +282,10 @@ class Connection:
 
     def _at_once(self, data: bytes) -> int:
         """How many bytes the kernel takes without any waiting: nearly always all of them."""
-        if self._fd is None:
+        if self._socket is None:
             return 0
         try:
-            return os.write(self._fd, data)
+            return os.write(self._socket.fileno(), data)
         except OSError:  # a full queue, or an end that `send_all` will name
             return 0
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import trio
 
-from reference_server.engine.interface import Event, Work
+from reference_server.engine.batching import BatchingEngine
+from reference_server.engine.interface import Engine, Event, Work
 from reference_server.engine.scripted import ScriptedEngine
 from tests.reference_server.client import (
     CHAT,
@@ -23,6 +24,7 @@ from tests.reference_server.client import (
     stepped,
     until,
 )
+from tests.reference_server.fake_model import FakeRunner, FakeVocabulary
 
 LONG = chat("Count from 1 to 300", stream=True, max_tokens=400)
 
@@ -181,17 +183,27 @@ async def one_step_at_a_time(running: Running) -> None:
     assert running.engine.gauges.aborted == 1
 
 
-def test_the_gate_gives_one_step_at_a_time_in_the_loop() -> None:
+def scripted() -> Engine:
+    return ScriptedEngine(4, seed=7)
+
+
+def batching() -> Engine:
+    return BatchingEngine(FakeRunner(), FakeVocabulary(), max_batch=4)
+
+
+@pytest.mark.parametrize("make", [scripted, batching])
+def test_the_gate_gives_one_step_at_a_time_in_the_loop(make: Callable[[], Engine]) -> None:
     async def main() -> None:
-        async with serving() as running:
+        async with serving(engine=make()) as running:
             await one_step_at_a_time(running)
 
     run(main)
 
 
-def test_the_gate_gives_one_step_at_a_time_in_a_thread() -> None:
+@pytest.mark.parametrize("make", [scripted, batching])
+def test_the_gate_gives_one_step_at_a_time_in_a_thread(make: Callable[[], Engine]) -> None:
     async def main() -> None:
-        async with serving(threaded=True, step=0) as running:
+        async with serving(engine=make(), threaded=True, step=0) as running:
             await one_step_at_a_time(running)
 
     run_in_real_time(main)
