@@ -141,9 +141,11 @@ class Plain:
                 return data, None if waiting is None else waiting == 0
 
     def peek(self) -> bytes:
+        if self.waiting() == 0:
+            return b""  # an error is there for the first who reads: the next receive
         try:
             return self._socket.recv(READ_SIZE)
-        except OSError:  # nothing there, or an error that the next receive will meet as well
+        except OSError:
             return b""
 
     def waiting(self) -> int | None:

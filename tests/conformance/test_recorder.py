@@ -368,6 +368,27 @@ def test_a_reset_is_recorded_with_what_came_before(sent: bytes) -> None:
     assert capture.received == sent
 
 
+def test_a_reset_while_the_connection_was_idle_is_a_reset_of_the_next_exchange() -> None:
+    captures: list[Capture] = []
+
+    async def handler(stream: trio.SocketStream) -> None:
+        await request_of(stream)
+        await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            recorder = Recorder(await door_to(handler, nursery))
+            async with recorder.connection() as connection:
+                for _ in range(2):
+                    captures.append(await connection.exchange(script()))
+                    await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+
+    run(main)
+    assert [capture.end.how for capture in captures] == [How.FRAMED, How.RESET]
+
+
 def test_a_body_shorter_than_its_length_ends_closed() -> None:
     short = OK + b"Content-Length: 10\r\n\r\nabc"
     capture = recorded(answering(short))
