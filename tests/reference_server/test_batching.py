@@ -24,7 +24,7 @@ from reference_server.engine.interface import (
 )
 from reference_server.engine.runner import Row, Token
 from tests.reference_server import check_engine as contract
-from tests.reference_server.fake_model import END, VOCABULARY, FakeRunner, Pass
+from tests.reference_server.fake_model import END, VOCABULARY, FakeRunner, FakeVocabulary, Pass
 from tests.reference_server.step_gate import Gate, deltas, ids, kinds, text
 
 ENGINES: Mapping[str, Callable[[int], BatchingEngine]] = {
@@ -268,6 +268,22 @@ def test_a_prompt_that_cannot_be_spelled_fails_alone() -> None:
     assert isinstance(events[0], Failure)
     assert events[0].message.startswith("the prompt has no tokens: UnicodeEncodeError: 'utf-8'")
     assert text(events, "next") == "one two three"
+
+
+def test_a_prompt_without_a_token_fails() -> None:
+    class Bare(FakeVocabulary):
+        def encode(self, prompt: str) -> tuple[int, ...]:
+            return self.encode_answer(prompt)
+
+    engine = BatchingEngine(FakeRunner(), Bare())
+    engine.submit(work("w", prompt=""))
+    why = "the prompt has no tokens"
+    assert list(engine.step()) == [Failure("w", why, "invalid_request_error")]
+
+
+def test_a_prompt_that_fills_the_context_is_answered_with_nothing() -> None:
+    events = Bench(FakeRunner(context=24)).run(work("w", None, prompt="x" * 23))
+    assert events[1:] == [Delta("w", 0, "", 0, finish=FinishReason.LENGTH), Done("w", 24, 0)]
 
 
 def test_a_request_that_just_fits_runs() -> None:

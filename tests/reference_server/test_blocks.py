@@ -210,7 +210,8 @@ def test_the_integrity_check_sees_a_lost_block_and_a_wrong_count() -> None:
     lost, miscounted, twice, nameless = (BlockPool(3) for _ in range(4))
     lost._free.popitem()
     miscounted._holders[1] = 1
-    twice._tables["a"] = [0]
+    twice._tables["a"], twice._holders[0] = [0, 0], 2
+    del twice._free[0]
     nameless._names[0] = b"name"
     for pool in (lost, miscounted, twice, nameless):
         with pytest.raises(AssertionError):

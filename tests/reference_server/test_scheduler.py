@@ -114,7 +114,7 @@ def test_a_seat_serves_one_choice_a_step() -> None:
 
 @pytest.mark.parametrize(
     ("prompt", "limit", "blocks"),
-    [(4, 0, 1), (4, 1, 1), (4, 2, 2), (5, 4, 2), (5, 5, 3), (1, 4, 1), (1, 5, 2), (8, 1, 2)],
+    [(5, 0, 2), (4, 1, 1), (4, 2, 2), (5, 4, 2), (5, 5, 3), (1, 4, 1), (1, 5, 2), (8, 1, 2)],
 )
 def test_prompt_and_answer_are_reserved_but_for_the_last_token(
     prompt: int, limit: int, blocks: int
