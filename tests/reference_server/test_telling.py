@@ -27,6 +27,7 @@ from tests.reference_server.client import (
     until,
 )
 from tests.reference_server.fake_model import FakeRunner, FakeVocabulary
+from tests.reference_server.test_answers import tool
 
 TOKENIZE, DETOKENIZE = "/tokenize", "/detokenize"
 
@@ -196,6 +197,15 @@ def test_a_chat_stream_gives_each_token_once(logprobs: bool) -> None:
         assert streamed == choice["token_ids"]
         assert len(streamed) == 30
         assert spoken(streamed).decode(errors="ignore").startswith(choice["message"]["content"])
+
+
+def test_a_call_gives_each_token_once_though_not_each_gives_a_chunk() -> None:
+    """Its name comes whole, with the first piece of its arguments."""
+    body = chat("Weather in Oslo?", tools=[tool()], tool_choice="required", max_tokens=60)
+    plain, stream = asked(body), asked({**body, "stream": True})
+    streamed = [i for choice in choices(stream) for i in choice["token_ids"]]
+    assert streamed == plain.json["choices"][0]["token_ids"]
+    assert spoken(streamed).startswith(b"get_weather\n{")
 
 
 def test_a_completions_stream_gives_each_prompt_with_its_first_chunk() -> None:
