@@ -102,6 +102,11 @@ class Plain:
         self._socket = sock
         self._is_greedy = False  # the last read did not wait
 
+    @property
+    def raw(self) -> socket.socket:
+        """The socket itself, for whoever reads it in a way of their own."""
+        return self._socket
+
     def peer(self) -> Address | None:
         """The address at the other end, None where the connection is over already."""
         with suppress(OSError):

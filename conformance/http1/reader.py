@@ -116,6 +116,11 @@ class Reader:
         return self._at is _At.DEAD
 
     @property
+    def is_between(self) -> bool:
+        """Of a chunked body: no line is half read, and the last chunk has not begun."""
+        return not self._line and self._at in (_At.SIZE, _At.CHUNK, _At.ENDING)
+
+    @property
     def spans(self) -> list[Span]:
         """Where the body's bytes stand on the wire, in order, adjacent ones merged."""
         ends = [*self._span_body[1:], self._body]

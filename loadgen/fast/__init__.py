@@ -1,0 +1,12 @@
+"""The fast way to record many streams at once, on Linux: one epoll descriptor inside one trio task.
+
+Plain TCP (also through a proxy) goes this way; TLS, unix sockets and clients that read slowly
+stay with conformance's recorder. Both give the same Captures.
+"""
+
+from __future__ import annotations
+
+from .pacing import Pacer
+from .recorder import FastRecorder, reason_against
+
+__all__ = ["FastRecorder", "Pacer", "reason_against"]

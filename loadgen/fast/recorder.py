@@ -1,0 +1,229 @@
+"""FastRecorder: what conformance's Recorder does, for thousands of streams at once.
+
+    async with FastRecorder(door).open() as recorder:
+        async with recorder.connection() as connection:
+            capture = await connection.exchange(script)
+
+Connecting and sending are conformance's own; reading is the engine's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+
+import trio
+
+from conformance.capture import Capture, End, How, Segment
+from conformance.connect import Dialler, Door, NotConnected, connect
+from conformance.connect.wire import Plain
+from conformance.masking import Secret, mask
+from conformance.script import Exchange
+
+from . import stamps
+from .engine import Engine, Watched
+from .stream import Stream
+
+
+def reason_against(door: Door) -> str | None:
+    """Why this door cannot be recorded the fast way, in words; None where it can."""
+    if not sys.platform.startswith("linux"):
+        return "no epoll and no kernel stamps on this system"
+    if door.tls is not None:
+        return "TLS"
+    if door.unix is not None:
+        return "a unix socket"
+    return None
+
+
+class FastRecorder:
+    """Records exchanges with one door; times count from the recorder's making.
+
+    `kernel`: reads are timed by the kernel's stamps, else by `clock`, which is read for everything
+    else. A kernel's times need the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        door: Door,
+        *,
+        kernel: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+        wall: float | None = None,
+        secrets: Iterable[Secret] = (),
+    ) -> None:
+        self.door = door
+        self._clock = clock
+        self._origin = clock()
+        self.wall = time.time() if wall is None else wall
+        self.secrets = tuple(secrets)
+        if door.login is not None:
+            self.secrets = (*self.secrets, Secret("proxy:password", door.login[1].encode()))
+        self.stamps = stamps.Stamps(self._origin) if kernel else None
+        self.engine = Engine(self.now, self.stamps)
+        self.dialler: Dialler | None = None
+        self._numbers = itertools.count()
+
+    def now(self) -> float:
+        """Seconds since the recorder was made."""
+        return self._clock() - self._origin
+
+    @property
+    def clock(self) -> str:
+        """The name of the clock that reads are timed by."""
+        return "user" if self.stamps is None else "kernel"
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[FastRecorder]:
+        """Nothing is read before it is open."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self.dialler = Dialler(self.door, nursery.start_soon)
+                nursery.start_soon(self.engine.run)
+                yield self
+                nursery.cancel_scope.cancel()
+        finally:
+            self.engine.close()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[FastConnection]:
+        """A connection that is dialled by its first exchange and closed at the end."""
+        connection = FastConnection(self, next(self._numbers))
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+
+class FastConnection:
+    """One socket and the exchanges on it, in order."""
+
+    def __init__(self, recorder: FastRecorder, number: int) -> None:
+        self._recorder = recorder
+        self.number = number
+        self.ordinal = 0
+        self._plain: Plain | None = None
+        self._connected_at: float | None = None
+        self._over = False
+
+    @property
+    def usable(self) -> bool:
+        """May another exchange be sent here? The peer's close may be on its way all the same."""
+        return not self._over
+
+    @property
+    def is_quiet(self) -> bool:
+        """Is it usable, connected, and nothing heard of the peer since the last exchange?"""
+        return self.usable and self._plain is not None and self._plain.is_quiet()
+
+    async def exchange(self, script: Exchange) -> Capture:
+        """Send the script's request and record until its end.
+
+        On a connection that is over the capture says NOT_CONNECTED with detail "used up".
+        """
+        if script.slow is not None or script.linger:
+            raise ValueError("reading slowly and lingering are the plain recorder's")
+        stream = Stream(script, self._recorder.now())
+        end = await self._connect(stream)
+        if end is None and self._plain is not None:
+            end = await self._run(stream, self._plain)
+            self._over = end.how is not How.FRAMED or not stream.reusable
+        if end is None:
+            end = stream.ended(How.NOT_CONNECTED, self._recorder.now(), "used up")
+        capture = stream.capture(self._about(), end)
+        self.ordinal += 1
+        if self._over:
+            self.close()
+        return mask(capture, self._recorder.secrets)
+
+    def _about(self) -> Capture:
+        return Capture(
+            received=b"",
+            connection=self.number,
+            ordinal=self.ordinal,
+            connected_at=self._connected_at,
+            clock=self._recorder.clock,
+            wall=self._recorder.wall,
+        )
+
+    async def _connect(self, stream: Stream) -> End | None:
+        if self._plain is not None or self._over:
+            return None
+        recorder, clocks = self._recorder, stream.script.clocks
+        self._over = True  # until there is a socket, whatever gets in the way
+        with trio.move_on_after(min(clocks.connect, clocks.total)):
+            try:
+                wire = await connect(recorder.door, None, recorder.dialler)
+            except NotConnected as error:
+                return stream.ended(How.NOT_CONNECTED, recorder.now(), str(error))
+            assert isinstance(wire, Plain)
+            if recorder.stamps is not None:
+                stamps.enable(wire.raw)
+            self._plain, self._over = wire, False
+            self._connected_at = recorder.now()
+            return None
+        return stream.ended(How.CLOCK, recorder.now(), "connect")
+
+    async def _run(self, stream: Stream, plain: Plain) -> End:
+        engine = self._recorder.engine
+        stream.early = plain.peek()
+        watched = Watched(stream, plain)
+        engine.watch(watched)
+        try:
+            rest = self._send_at_once(watched)
+            if rest is None:
+                end = await engine.ended(watched)
+            else:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(partial(self._send, watched, rest))
+                    end = await engine.ended(watched)
+                    nursery.cancel_scope.cancel()
+        finally:
+            engine.unwatch(watched)
+        if end.how is How.FRAMED:
+            stream.late += plain.peek()
+        return end
+
+    def _send_at_once(self, watched: Watched) -> bytes | None:
+        """The whole request, as it nearly always goes. What did not go, None: nothing is left."""
+        script = watched.stream.script
+        data = script.request[0]
+        try:
+            sent = watched.plain.raw.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            return None  # the peer stopped listening; the reading side learns why
+        if sent < len(data) or len(script.request) > 1:
+            return data[sent:]
+        self._is_sent(watched, data)
+        self._is_whole(watched)
+        return None
+
+    async def _send(self, watched: Watched, rest: bytes) -> None:
+        script = watched.stream.script
+        with suppress(OSError):  # the peer stopped listening; the reading side learns why
+            for number, data in enumerate(script.request):
+                if number and script.between:
+                    await trio.sleep(script.between)
+                await watched.plain.send(data if number else rest)
+                self._is_sent(watched, data)
+            self._is_whole(watched)
+
+    def _is_sent(self, watched: Watched, data: bytes) -> None:
+        watched.stream.segments.append(Segment(data, self._recorder.now()))
+
+    def _is_whole(self, watched: Watched) -> None:
+        watched.stream.sent_at = watched.stream.segments[-1].at
+        self._recorder.engine.check(watched)
+
+    def close(self) -> None:
+        """Close the socket. Idempotent."""
+        self._over = True
+        if self._plain is not None:
+            self._plain.close()
+            self._plain = None
