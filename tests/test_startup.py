@@ -47,3 +47,16 @@ def test_importing_a_package_loads_nothing_of_others(package: str) -> None:
     program = f"import json, sys, {package}; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert set(json.loads(done.stdout)).isdisjoint(HEAVY)
+
+
+def test_the_scripted_model_loads_no_torch() -> None:
+    program = (
+        "import json, sys\n"
+        "from reference_server import cli, options\n"
+        "made = cli._engine(options.parser().parse_args(['--model', 'scripted']))\n"
+        "print(json.dumps([made.context, *sorted(sys.modules)]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    context, *names = json.loads(done.stdout)
+    assert context == 4096
+    assert set(names).isdisjoint({"torch", "transformers", "numpy"})
