@@ -147,7 +147,7 @@ def _checked(device: str, dtype: str) -> Any:
 def find(name: str) -> Source:
     """Where the model is. What is no path here may be one of the hub's models."""
     if name == TINY:
-        return Source(str(files("reference_server.engine.tiny") / "model"), {})
+        return _in_folder(Path(str(files("reference_server.engine.tiny") / "model")))
     path = Path(name).expanduser()
     if path.is_file():
         if path.suffix != ".gguf":

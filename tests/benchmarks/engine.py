@@ -18,6 +18,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -37,7 +38,7 @@ from transformers.utils import logging
 from reference_server.engine.batching import BatchingEngine
 from reference_server.engine.cache import KeyValueCache
 from reference_server.engine.interface import Message, Sampling, TokenLogprob, Work
-from reference_server.engine.models import TINY, find
+from reference_server.engine.models import TINY, ModelError, find
 from reference_server.engine.probe import survey
 from reference_server.engine.runner import Draw, Row
 from reference_server.engine.sampling import Sampler
@@ -61,9 +62,8 @@ def gpt2() -> Any:
 
 def tiny() -> Any:
     """The embedded model; where it is not built yet, a random one of its size."""
-    place = Path(find(TINY).place)
-    if (place / "config.json").exists():
-        return AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32)
+    with suppress(ModelError):
+        return AutoModelForCausalLM.from_pretrained(find(TINY).place, dtype=torch.float32)
     torch.manual_seed(1)
     sizes = {"hidden_size": 192, "intermediate_size": 512, "num_hidden_layers": 4}
     heads = {"num_attention_heads": 6, "num_key_value_heads": 2, "vocab_size": 3072}

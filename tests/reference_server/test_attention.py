@@ -19,6 +19,9 @@ FAMILIES = ("gpt2", "llama", "qwen3", "mistral", "gemma2", "gemma3")
 WIDTHS = (1, 2, 3, 4, 5, 7, 8, 16, 31, 32)
 MARGIN = 1e-4  # of a decision: how far the likeliest token is from the second
 LENGTH = 41
+DTYPES = pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"]
+)
 # Blocks of four, in no order: nothing of it is a slice.
 SCATTERED = (9, 3, 17, 1, 12, 30, 5, 22, 8, 2, 27)
 
@@ -100,8 +103,8 @@ def rows_of(runner: Any, width: int) -> list[Any]:
     return rows
 
 
-def check_widths(family: str) -> None:
-    runner = models.runner(family, blocks=256, batch_invariant=True)
+def check_widths(family: str, dtype: Any) -> None:
+    runner = models.runner(family, blocks=256, batch_invariant=True, dtype=dtype)
     rows = rows_of(runner, 32)
     alone = torch.cat([runner.row_logits([row]) for row in rows])
     for width in WIDTHS:
@@ -109,16 +112,18 @@ def check_widths(family: str) -> None:
         assert torch.equal(runner.row_logits(rows[-width:]), alone[-width:]), width
 
 
+@DTYPES
 @pytest.mark.parametrize("family", FAMILIES)
-def test_batch_invariant_logits_are_bitwise_equal_at_every_width(family: str) -> None:
-    check_widths(family)
+def test_batch_invariant_logits_are_bitwise_equal_at_every_width(family: str, dtype: Any) -> None:
+    check_widths(family, dtype)
 
 
 @pytest.mark.slow
+@DTYPES
 @pytest.mark.parametrize("family", FAMILIES)
-def test_batch_invariant_logits_are_bitwise_equal_with_two_threads(family: str) -> None:
+def test_batch_invariant_logits_are_bitwise_equal_with_two_threads(family: str, dtype: Any) -> None:
     torch.set_num_threads(2)
-    check_widths(family)
+    check_widths(family, dtype)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -133,7 +138,7 @@ def test_batch_invariant_logits_do_not_depend_on_where_a_prompt_is_cut(family: s
     assert torch.equal(runner.row_logits([models.row(tokens, SCATTERED)])[0], whole[-1])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+@DTYPES
 @pytest.mark.parametrize("family", FAMILIES)
 def test_decisions_with_a_margin_do_not_depend_on_the_width(family: str, dtype: Any) -> None:
     """In bfloat16 the margin is what its eight bits leave of logits of this size."""

