@@ -15,6 +15,8 @@ EXAMPLES = {
     "loadgen": "loadgen run http://127.0.0.1:8000/v1 --rate 5 --duration 60",
     "run": "loadgen run http://127.0.0.1:8000/v1 --rate 5 --duration 60 --arrivals poisson "
     "--slo 'ttft:p99<500ms' --json run.json",
+    "compare": "loadgen compare before.json after.json --threshold 10",
+    "report": "loadgen report run.json --csv requests.csv",
 }
 
 
@@ -41,6 +43,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and stop")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_run(commands)
+    _add_compare(commands)
+    _add_report(commands)
     return parser
 
 
@@ -57,6 +61,47 @@ def _add_run(commands: argparse._SubParsersAction[OneLineParser]) -> None:
     )
     run_options.configure(parser)
     parser.set_defaults(command=_run)
+
+
+def _add_compare(commands: argparse._SubParsersAction[OneLineParser]) -> None:
+    from loadgen import again_options
+
+    parser = commands.add_parser(
+        "compare",
+        help="say whether the second of two runs is worse, or the difference is noise",
+        description="Say whether the second of two runs of one load is worse, or the difference is "
+        "noise. Exit: 2 not comparable, 3 one of them is not valid or too short, 1 worse, else 0.",
+        epilog=f"example: {EXAMPLES['compare']}",
+        allow_abbrev=False,
+    )
+    again_options.configure_compare(parser)
+    parser.set_defaults(command=_compare)
+
+
+def _add_report(commands: argparse._SubParsersAction[OneLineParser]) -> None:
+    from loadgen import again_options
+
+    parser = commands.add_parser(
+        "report",
+        help="render a stored run again",
+        description="Render what `loadgen run --json` wrote again. Exit: 0, or 2 for a bad file.",
+        epilog=f"example: {EXAMPLES['report']}",
+        allow_abbrev=False,
+    )
+    again_options.configure_report(parser)
+    parser.set_defaults(command=_report)
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from loadgen import again
+
+    return again.compare(args)
+
+
+def _report(args: argparse.Namespace) -> int:
+    from loadgen import again
+
+    return again.report(args)
 
 
 def _run(args: argparse.Namespace) -> int:

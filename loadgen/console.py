@@ -22,7 +22,8 @@ TOLD = 100  # characters of what a failed request was told
 def render(result: Result) -> str:
     """Ends with one line: the verdict and the exit code."""
     lines = [
-        _head(result),
+        head(result),
+        _books(result.summary.books),
         "",
         _latencies(result),
         "",
@@ -35,12 +36,13 @@ def render(result: Result) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _head(result: Result) -> str:
+def head(result: Result) -> str:
+    """Who was asked, and for what load."""
     target, load = result.target, result.load
     name = f"{terminal(target.model)} at {terminal(target.url)} ({target.api})"
     how = {key: value for key, value in load.items() if value is not None and key in _HOW}
     offered = ", ".join(f"{key} {terminal(str(value))}" for key, value in how.items())
-    return f"{name}\n{offered}\n{_books(result.summary.books)}"
+    return f"{name}\n{offered}"
 
 
 _HOW = ("arrivals", "rate", "stages", "trace", "concurrency", "duration", "requests", "warmup")
@@ -120,7 +122,12 @@ def _objective(each: Judged) -> str:
 
 def _verdict(result: Result) -> Sequence[str]:
     reasons = [f"not valid: {each.reason}: {terminal(each.detail)}" for each in result.doubts]
+    return [*reasons, "", verdict(result)]
+
+
+def verdict(result: Result) -> str:
+    """One line: is it valid, what failed, the exit code."""
     word = "valid" if result.valid else ", ".join(each.reason for each in result.doubts)
     failed = f"{result.failed} failed, {terminal(result.allowed)} allowed"
     complete = "" if result.complete else " · not complete"
-    return [*reasons, "", f"{word} · {failed}{complete} · exit {result.exit}"]
+    return f"{word} · {failed}{complete} · exit {result.exit}"

@@ -56,7 +56,7 @@ def _asked(result: Result) -> dict[str, Json]:
     return {
         "target": {"url": target.url, "api": target.api, "model": target.model},
         "load": dict(result.load),
-        "clock": "user",
+        "clock": result.load.get("clock"),
     }
 
 
@@ -107,10 +107,6 @@ def _figures(summary: Summary) -> dict[str, Json]:
             "formula": GOODPUT,
         },
     }
-
-
-def dumps(result: Result, version: str) -> str:
-    return json.dumps(document(result, version), indent=1, allow_nan=False) + "\n"
 
 
 def _sums(sums: Sums) -> dict[str, Json]:
@@ -181,6 +177,7 @@ def _checks(result: Result) -> dict[str, Json]:
         "judged": tally.judged,
         "unjudged": tally.unjudged,
         "broken": len(tally.broken),
+        "requests": [*sorted(tally.broken)],
         "results": [_told(each, tally.judged) for each in judged_failures(tally)],
     }
 
@@ -236,21 +233,24 @@ def record(row: Row) -> dict[str, Json]:
     }
 
 
-def json_lines(result: Result) -> Iterator[str]:
-    for row in result.rows:
-        yield json.dumps(record(row), separators=(",", ":"), allow_nan=False) + "\n"
+def json_lines(*results: Result) -> Iterator[str]:
+    """A line a request; `run` counts the runs from 1."""
+    for run, result in enumerate(results, 1):
+        for row in result.rows:
+            fields = {"run": run, **record(row)}
+            yield json.dumps(fields, separators=(",", ":"), allow_nan=False) + "\n"
 
 
-COLUMNS = (*_PLAIN, "outcome", "detail", "told", "chunks")
+COLUMNS = ("run", *_PLAIN, "outcome", "detail", "told", "chunks")
 
 
-def csv_lines(result: Result) -> Iterator[str]:
+def csv_lines(*results: Result) -> Iterator[str]:
     """A header, then a line a request; an empty cell is unknown."""
     yield _csv_line(dict(zip(COLUMNS, COLUMNS, strict=True)))
-    for row in result.rows:
-        fields = record(row)
-        times = fields.pop("token_times")
-        yield _csv_line({**fields, "chunks": len(times) if isinstance(times, list) else None})
+    for run, result in enumerate(results, 1):
+        for row in result.rows:
+            fields = {"run": run, **record(row), "chunks": len(row.token_times)}
+            yield _csv_line(fields)
 
 
 def _csv_line(fields: Mapping[str, Json]) -> str:

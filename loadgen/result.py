@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.capture import Json
@@ -66,6 +66,12 @@ class Result:
         if self.doubts:
             return 3
         return int(self.too_many or any(each.met is Met.NO for each in self.judged))
+
+
+def exit_of(results: Iterable[Result]) -> int:
+    """Of several runs: the first that applies to any."""
+    codes = {result.exit for result in results}
+    return next(code for code in (3, 1, 0) if code in codes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,14 @@ import argparse
 import os
 import resource
 import signal
+from collections.abc import Iterator, Sequence
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 
 import trio
 
 from conformance.capture import Capture
 from conformance.recorder import Recorder
-from loadgen import console, export
+from loadgen import archive, export, together
 from loadgen.lookers import Job, looks
 from loadgen.looking import Checks, Look, tally
 from loadgen.measure import row_from
@@ -25,6 +25,7 @@ from loadgen.result import Ran, Result, Target, result_of
 from loadgen.setup import CONNECT, Setup, setup_from_args
 from loadgen.summary import Window
 from loadgen.workload import Workload
+from loadgen.versions import version
 
 HELD_AT_MOST = 256 << 20  # bytes of answers kept until the load is over
 A_READ, A_CAPTURE = 100, 2000  # bytes of the records themselves
@@ -33,15 +34,27 @@ A_READ, A_CAPTURE = 100, 2000  # bytes of the records themselves
 def main(args: argparse.Namespace) -> int:
     """The command. Returns the exit code; raises StreamproofError for what cannot run."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    setup = setup_from_args(args, os.environ, descriptors)
+    setups = [
+        setup_from_args(argparse.Namespace(**{**vars(args), "seed": seed}), os.environ, descriptors)
+        for seed in range(args.seed, args.seed + args.repeat)
+    ]
     wanted = {"json": args.json, "jsonl": args.jsonl, "csv": args.csv}
     with Outputs(wanted) as outputs:
         result = judged(setup, trio.run(execute, setup))
-        outputs.write("json", iter([export.dumps(result, _version())]))
-        outputs.write("jsonl", export.json_lines(result))
-        outputs.write("csv", export.csv_lines(result))
-        outputs.tell(console.render(result))
-    return result.exit
+        results = list(_played(setups))
+        outputs.write("json", archive.dumps(results, version()))
+        outputs.write("jsonl", export.json_lines(*results))
+        outputs.write("csv", export.csv_lines(*results))
+        outputs.tell(together.render(results))
+    return exit_of(results)
+
+
+def _played(setups: Sequence[Setup]) -> Iterator[Result]:
+    """One after the other; an interruption ends them all."""
+    for setup in setups:
+        yield result
+        if not result.complete:
+            return
 
 
 def judged(setup: Setup, ran: Ran) -> Result:
@@ -124,10 +137,3 @@ def _size(capture: Capture) -> int:
     """About the memory that it takes."""
     request = sum(len(segment.data) for segment in capture.request)
     return len(capture.received) + request + A_READ * len(capture.reads) + A_CAPTURE
-
-
-def _version() -> str:
-    try:
-        return version(export.TOOL)
-    except PackageNotFoundError:  # run from a checkout that was never installed
-        return "unknown"

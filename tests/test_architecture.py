@@ -76,7 +76,12 @@ FENCES: Mapping[str, tuple[str, ...]] = {
     "h11": ("reference_server.wire.connection",),
     "httpx": (),  # every exchange goes through the recorder, so the core does without
     "yaml": ("conformance.plainyaml",),
-    "tabulate": ("conformance.report.console", "loadgen.console"),
+    "tabulate": (
+        "conformance.report.console",
+        "loadgen.console",
+        "loadgen.together",
+        "loadgen.compare_console",
+    ),
     "torch": ("reference_server.engine",),
     "transformers": ("reference_server.engine",),
     "tokenizers": ("reference_server.engine.tiny.spelling",),
@@ -107,6 +112,11 @@ UNREACHED: Mapping[str, tuple[str, ...]] = {
             "loadgen.export",
         ),
         ("trio", "httpx"),
+            "loadgen.archive",
+            "loadgen.reload",
+            "loadgen.blocks",
+            "loadgen.compare",
+            "loadgen.likeness",
     ),
 }
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "base", "manager"}

@@ -57,6 +57,9 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
         (("run", URL, *LOAD, "--prompts", "/none"), "/none: cannot be read"),
         (("run", URL, *LOAD, "--json", "-", "--csv", "-"), "only one report can go to stdout"),
         (("run", URL, *LOAD, "--json", "/none/x"), "/none/x: cannot be written"),
+        (("run", URL, *LOAD, "--repeat", "0"), "expected at least 1"),
+        (("compare", "/none", "/none"), "/none: cannot be read"),
+        (("report", "/none"), "/none: cannot be read"),
         (("run", URL, *LOAD, "--leave", "10%"), "unrecognized arguments: --leave"),
         (("run", URL, *LOAD, "--workers", "2"), "unrecognized arguments: --workers"),
         (("run", "ftp://x", *LOAD), "not a URL"),
@@ -137,6 +140,21 @@ def test_three_reports_of_one_run_tell_the_same(url: str, tmp_path: Path) -> Non
     assert all(metric["formula"] for metric in report["metrics"].values())
     assert report["exit"] == done.returncode
     assert done.returncode == (3 if report["reasons"] else 0)
+    assert f"exit {done.returncode}" in done.stdout.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_runs_are_repeated_with_the_next_seed_each(url: str, tmp_path: Path) -> None:
+    file, table = tmp_path / "run.json", tmp_path / "run.csv"
+    words = ("--rate", "20", "--requests", "4", "--repeat", "3")
+    done = loadgen("run", url, *words, "--json", str(file), "--csv", str(table))
+    report: dict[str, Any] = json.loads(file.read_text())
+    assert [run["load"]["seed"] for run in report["runs"]] == [7, 8, 9]
+    assert [len(run["rows"]) for run in report["runs"]] == [4, 4, 4]
+    prompts = {row["prompt_hash"] for run in report["runs"] for row in run["rows"]}
+    assert len(prompts) == 12
+    with table.open(newline="") as rows:
+        assert [row["run"] for row in csv.DictReader(rows)] == ["1"] * 4 + ["2"] * 4 + ["3"] * 4
     assert f"exit {done.returncode}" in done.stdout.splitlines()[-1]
 
 

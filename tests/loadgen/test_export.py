@@ -8,7 +8,8 @@ import json
 import math
 from typing import Any
 
-from loadgen.export import COLUMNS, csv_lines, document, dumps, json_lines, label
+from loadgen.archive import dumps
+from loadgen.export import COLUMNS, csv_lines, document, json_lines, label
 from loadgen.formulas import METRICS
 from loadgen.looking import Tally
 from loadgen.measure import Row
@@ -34,8 +35,14 @@ def result(*rows: Row, slo: str = "ttft:p99<1s") -> Result:
     return result_of(ran, [parse_slo(slo)], 0, "0")
 
 
+def whole(*results: Result) -> Any:
+    return json.loads("".join(dumps(results, "1")))
+
+
 def test_infinity_is_null_and_says_so() -> None:
-    found: Any = json.loads(dumps(result(row(0, 1.0), failed(1, 2.0), slo="ttft:max<1s"), "1"))
+    found: Any = json.loads(
+        "".join(dumps([result(row(0, 1.0), failed(1, 2.0), slo="ttft:max<1s")], "1"))
+    )
     assert found["slo"][0] == {
         "objective": "ttft:max<1s",
         "met": "missed",
@@ -91,6 +98,6 @@ def test_failures_that_are_alike_are_told_once() -> None:
 
 
 def test_nothing_in_a_report_is_not_a_number() -> None:
-    for line in (dumps(result(failed(0, 1.0)), "1"), *json_lines(result(row(0, 1.0)))):
+    for line in ("".join(dumps([result(failed(0, 1.0))], "1")), *json_lines(result(row(0, 1.0)))):
         value = json.loads(line, parse_constant=lambda name: math.nan)
         assert "NaN" not in json.dumps(value)

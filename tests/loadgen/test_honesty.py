@@ -12,7 +12,7 @@ import trio
 
 from conformance.capture import Json
 from conformance.masking import Secret
-from loadgen import console, export
+from loadgen import archive, console, export
 from reference_server.seams import Document, Part, Seams
 from tests.conformance.attacks import CHUNKED, TOKEN, endless, framed_chunk, holds, resets, says
 from tests.conformance.hostile_server import (
@@ -175,7 +175,7 @@ HOSTILE = b'data: {"error": {"message": "\x1b[2J=cmd|\xe2\x80\xae\xff"}}\n\n'
 def test_what_a_hostile_server_says_cannot_leave_its_place_in_a_report() -> None:
     ran = against(generations(says(OPEN + HOSTILE)), *LOAD)
     text = console.render(ran.result)
-    document = export.dumps(ran.result, "0")
+    document = "".join(archive.dumps([ran.result], "0"))
     table = "".join(export.csv_lines(ran.result))
     for report in (text, document, table):
         assert "\x1b" not in report
@@ -193,7 +193,7 @@ def test_a_key_that_the_server_says_back_is_in_no_report() -> None:
     attack = generations(says(OPEN + said))
     ran = against(attack, *LOAD, secrets=(secret,), fields=fields)
     reports = [
-        export.dumps(ran.result, "0"),
+        "".join(archive.dumps([ran.result], "0")),
         *export.json_lines(ran.result),
         *export.csv_lines(ran.result),
         console.render(ran.result),

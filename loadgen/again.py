@@ -1,0 +1,44 @@
+"""`loadgen report` and `loadgen compare`: what stored runs tell. Nothing is sent."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from conformance.errors import UsageError
+from loadgen import archive, compare_console, export, together
+from loadgen.blocks import units_of
+from loadgen.compare import differences
+from loadgen.compare_console import Comparison
+from loadgen.likeness import unlike
+from loadgen.output import Outputs
+from loadgen.reload import load
+from loadgen.versions import version
+
+
+def report(args: argparse.Namespace) -> int:
+    """Returns 0, whatever the run's own exit code was; raises UsageError."""
+    results = load(Path(args.run))
+    with Outputs({"json": args.json, "jsonl": args.jsonl, "csv": args.csv}) as outputs:
+        outputs.write("json", archive.dumps(results, version()))
+        outputs.write("jsonl", export.json_lines(*results))
+        outputs.write("csv", export.csv_lines(*results))
+        outputs.tell(together.render(results))
+    return 0
+
+
+def compare(args: argparse.Namespace) -> int:
+    """Returns the exit code; raises UsageError, also for runs that were not asked the same."""
+    first, second = load(Path(args.a)), load(Path(args.b))
+    if (why := unlike(first, second)) is not None:
+        raise UsageError(f"{args.a} and {args.b} are unlike: {why}")
+    units = units_of(first, second)
+    threshold = args.threshold / 100
+    found = () if units is None else differences(units, args.seed, threshold)
+    made = Comparison((args.a, args.b), first, second, units, found, threshold, args.seed)
+    with Outputs({"json": args.json}) as outputs:
+        text = json.dumps(compare_console.document(made, version()), indent=1, allow_nan=False)
+        outputs.write("json", iter([text + "\n"]))
+        outputs.tell(compare_console.render(made))
+    return made.exit

@@ -1,0 +1,136 @@
+"""A stored run back into what it was: reports can be rendered again and runs compared. Pure.
+
+The rows are the record; distributions, objectives and failures are computed from them again. What
+only the run itself could know (the reasons not to trust it, what the checks said) is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+from conformance.errors import UsageError
+from conformance.findings import Level, Verdict
+from loadgen.export import SCHEMA, TOOL
+from loadgen.looking import Breach, Tally, Told
+from loadgen.measure import Row
+from loadgen.outcome import Fate
+from loadgen.result import Result, Target, failures
+from loadgen.slo import parse_slo
+from loadgen.summary import Window, summarise
+from loadgen.trust import Doubt
+from loadgen.verdict import judge_slo
+
+FILE_AT_MOST = 1 << 30  # bytes
+Document = Mapping[str, Any]
+_FLAWS = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
+
+
+def load(path: Path) -> tuple[Result, ...]:
+    """The runs of one JSON report, at least one. Raises UsageError."""
+    try:
+        if path.stat().st_size > FILE_AT_MOST:
+            raise UsageError(f"{path}: expected at most {FILE_AT_MOST >> 20} MiB")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: expected a JSON report of loadgen run") from None
+    return loads(text, str(path))
+
+
+def loads(text: str, name: str) -> tuple[Result, ...]:
+    """The same from text; `name` is what errors call it."""
+    try:
+        found = json.loads(text)
+        if found["tool"]["name"] != TOOL or found["command"] != "run":
+            raise KeyError("command")
+        if found["schema"] != SCHEMA:
+            raise UsageError(f"{name}: schema {found['schema']}, this loadgen reads {SCHEMA}")
+        runs = found["runs"] if "repeat" in found else [found]
+        if not isinstance(runs, list) or not runs:
+            raise TypeError("runs")
+        return tuple(_result(run) for run in runs)
+    except _FLAWS as error:
+        what = f" ({type(error).__name__}: {error})"[:80]
+        raise UsageError(f"{name}: expected a JSON report of loadgen run{what}") from None
+
+
+def _result(run: Document) -> Result:
+    rows = tuple(_row(each) for each in run["rows"])
+    window = Window(float(run["window"]["start"]), float(run["window"]["end"]))
+    slos = [parse_slo(each["objective"]) for each in run["slo"]]
+    tally = _tally(run["checks"])
+    broken = frozenset(tally.broken)
+    summary = summarise(rows, window, slos, broken)
+    measured = [row for row in rows if window.holds(row.intended)]
+    target = run["target"]
+    return Result(
+        target=Target(str(target["url"]), str(target["api"]), str(target["model"])),
+        load=dict(run["load"]),
+        complete=bool(run["complete"]),
+        rows=rows,
+        summary=summary,
+        judged=tuple(judge_slo(slo, measured, summary.good, broken) for slo in slos),
+        doubts=tuple(Doubt(str(each["reason"]), str(each["detail"])) for each in run["reasons"]),
+        failures=tuple(failures(rows)),
+        tally=tally,
+        gates=tuple(str(gate) for gate in run["checks"]["gates"]),
+        failed=int(run["failed"]["count"]),
+        too_many=not run["failed"]["met"],
+        allowed=str(run["failed"]["allowed"]),
+    )
+
+
+_NEEDED = {field.name for field in fields(Row) if field.default is MISSING}
+_KNOWN = {field.name for field in fields(Row)}
+_TEXT = ("prompt_hash", "finish", "detail")
+
+
+def _row(stored: Document) -> Row:
+    """Members that a later version added are left out."""
+    values = {name: _value(name, stored[name]) for name in _KNOWN & set(stored) | _NEEDED}
+    return Row(**values)
+
+
+def _value(name: str, value: Any) -> Any:
+    if name == "fate":
+        return Fate(value)
+    if name == "told":
+        return value.encode("latin-1")
+    if isinstance(value, list):
+        return tuple(_member(each) for each in value)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str) is not (name in _TEXT):
+        raise TypeError(f"{name}: {value!r:.40}")
+    return value if isinstance(value, str) else _number(value)
+
+
+def _member(value: Any) -> Any:
+    if value is None or isinstance(value, bool | str):
+        return value
+    return tuple(_member(each) for each in value) if isinstance(value, list) else _number(value)
+
+
+def _number(value: Any) -> Any:
+    """As it is; raises TypeError for anything else, and for numbers that are none."""
+    if type(value) not in (int, float) or value != value or abs(value) > 1e15:
+        raise TypeError(f"{value!r:.40}")
+    return value
+
+
+def _tally(checks: Document) -> Tally:
+    told = {str(each["id"]): _told(each) for each in checks["results"]}
+    broken = {int(index) for index in checks["requests"]}
+    return Tally(int(checks["judged"]), int(checks["unjudged"]), broken, told)
+
+
+def _told(each: Document) -> Told:
+    first = each["first"]
+    level, verdict = Level(each["level"]), Verdict(each["verdict"])
+    breach = Breach(str(each["id"]), level, verdict, str(first["message"]))
+    return Told(breach, int(first["request"]), int(each["bad"]))

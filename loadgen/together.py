@@ -1,0 +1,53 @@
+"""Several runs of one load for a terminal: how much the figures differ between runs. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+
+from tabulate import tabulate
+
+from loadgen import console
+from loadgen.result import Result, exit_of
+
+SHOWN = (("ttft", 0.5), ("ttft", 0.99), ("tpot", 0.5), ("gap", 0.99), ("e2e", 0.5), ("e2e", 0.99))
+RATES = ("succeeded", "output-tokens", "in-flight")
+
+
+def render(results: Sequence[Result]) -> str:
+    """One run as `console` has it; several as a table over the runs and a line for each."""
+    if len(results) == 1:
+        return console.render(results[0])
+    head = ["of each run", "n", "least", "median", "most", "deviation / mean"]
+    rows = [_spread(name, values) for name, values in _figures(results)]
+    align = ("left", *("right",) * (len(head) - 1))
+    table = tabulate(rows, headers=head, colalign=align, disable_numparse=True)
+    lines = [f"run {n}: {console.verdict(each)}" for n, each in enumerate(results, 1)]
+    valid = sum(result.valid for result in results)
+    last = f"{valid} of {len(results)} runs valid · exit {exit_of(results)}"
+    return "\n".join([console.head(results[0]), "", table, "", *lines, "", last]) + "\n"
+
+
+def _figures(results: Sequence[Result]) -> Iterator[tuple[str, list[float | None]]]:
+    """Name → a value of each run; latencies in ms, rates a second."""
+    for name, q in SHOWN:
+        found = [result.summary.metrics[name].quantiles for result in results]
+        values = [next(each.value for each in qs if each.q == q) for qs in found]
+        yield f"{name} p{q * 100:g}, ms", [None if v is None else v * 1e3 for v in values]
+    for name in RATES:
+        yield f"{name}, 1/s", [result.summary.rates[name] for result in results]
+
+
+def _spread(name: str, values: Sequence[float | None]) -> list[str]:
+    known = [value for value in values if value is not None]
+    if not known:
+        return [name, "0", "–", "–", "–", "–"]
+    three = (min(known), statistics.median(known), max(known))
+    mean = statistics.fmean(known)
+    apart = statistics.stdev(known) / mean if len(known) > 1 and mean else None
+    return [
+        name,
+        str(len(known)),
+        *(f"{value:.2f}" for value in three),
+        "–" if apart is None else f"{apart:.1%}",
+    ]
