@@ -1,35 +1,32 @@
 """Discovery: which APIs answer, which model, and which request dialect; settled once per run.
 
-Every probe is a request like any other: recorded, counted in the plan's bound, judged. A parameter
-that an honest 4xx refuses, where the same request without it was accepted, is unsupported.
+Every probe is a request like any other: recorded, counted in the plan's bound, judged; see
+`scenarios.dialect` for what is asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from conformance import strictjson
 from conformance.capture import Capture, How, Json
-from conformance.dossier import APIS, CHAT, COMPLETIONS, PATHS, Dossier
+from conformance.dossier import APIS, PATHS, Dossier
 from conformance.errors import TargetError
-from conformance.reading import Reading, read
+from conformance.reading import read
 from conformance.recorder import Recorder
-from conformance.saying import refusal, said
-from conformance.scenarios import asks
+from conformance.saying import said
+from conformance.scenarios import dialect
 from conformance.scenarios.asks import Ask
+from conformance.scenarios.dialect import LIMIT_NAMES, OPTIONAL
 from conformance.scenarios.driver import BOUNDS, Driver
+from conformance.scenarios.settling import refused
 from conformance.script import Clocks, Exchange
 from conformance.target import CAPABILITIES, Endpoint, Target, request_bytes
 
-PROBE_TOKENS = 4
-LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 MODEL_AT_MOST = 512
 LISTED = 8  # models of a long list that are kept
-_OPTIONAL = frozenset({"temperature", "seed"})
 
-# A refusal that says nothing about the parameter: authentication, timeouts, rate limits.
-NOT_ABOUT_PARAMETERS = (401, 403, 404, 405, 408, 429)
 ABSENT = (404, 405, 410, 501)
 UNAUTHORIZED = (401, 403)
 GIVE_A_KEY = "; give a key with --api-key-env or --header"
@@ -40,49 +37,15 @@ UNREACHABLE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """One question: are these members accepted? `capability` None: `omit` the member if not."""
-
-    name: str
-    members: Mapping[str, Json]
-    capability: str | None
-    apis: tuple[str, ...] = APIS
-
-
-def together(api: str) -> tuple[Probe, ...]:
-    """What is asked in one request first, and one by one only if that is refused."""
-    top = asks.logprobs_members(Endpoint(api), 1)
-    return (
-        Probe("temperature", {"temperature": 0}, None),
-        Probe("seed", {"seed": 7}, "seed"),
-        Probe("stop", {"stop": ["\u241e"]}, "stop"),
-        Probe("usage", asks.usage_members(), "usage"),
-        Probe("logprobs", top, "logprobs"),
-    )
-
-
-def alone(api: str) -> tuple[Probe, ...]:
-    """What servers refuse in company of other members, so it is asked alone."""
-    probes = (
-        Probe("n", {"n": 2}, "n"),
-        Probe("limit", {LIMIT_NAMES[1]: PROBE_TOKENS}, LIMIT_NAMES[1], (CHAT,)),
-        Probe("tools", asks.tool_members(), "tools", (CHAT,)),
-        Probe("format", asks.enum_members("hi"), "response_format", (CHAT,)),
-        Probe("echo", {"echo": True}, "echo", (COMPLETIONS,)),
-    )
-    return tuple(probe for probe in probes if api in probe.apis)
-
-
 def bound(target: Target, api: str, *, quick: bool = False) -> tuple[Ask, ...]:
     """Every request that discovery can send for one API, the models list apart."""
-    endpoint = Endpoint(api, extra=target.extra)
-    first = [_basic(endpoint)] * len(target.url.bases()) * len(LIMIT_NAMES)
-    if quick:
-        return tuple(first)
-    joined = _joined(together(api))
-    rest = [joined, *(probe.members for probe in (*together(api), *alone(api)))]
-    return (*first, *(_ask(endpoint, members) for members in rest))
+    endpoint = Endpoint(api, extra=target.extra, seed=target.seed)
+    asks = dialect.bound(target, endpoint)
+    return asks[:1] + tuple(ask for ask in asks if ask.attempt)[: _places(target) - 1] if quick else asks
+
+
+def _places(target: Target) -> int:
+    return len(target.url.bases()) * len(LIMIT_NAMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +58,7 @@ class Found:
     notes: tuple[str, ...] = ()
     requests: int = 0
     tokens: int = 0
+    answers: Mapping[str, dict[bytes, Capture]] = field(default_factory=dict)  # by API; see Driver
 
 
 @dataclass(slots=True)
@@ -112,6 +76,7 @@ class Discovery:
     quick: bool = False
     requests: int = 0
     tokens: int = 0
+    answers: dict[str, dict[bytes, Capture]] = field(default_factory=dict)
 
     async def run(self) -> Found:
         """Raises TargetError where nothing can be tested, in one line that says what to do."""
@@ -133,8 +98,9 @@ class Discovery:
         if not endpoints or (self.apis and notes):
             raise TargetError(f"{self.target.url}: {'; '.join(notes)}{_listing(models, notes)}")
         return Found(
-            tuple(endpoints), tuple(dossiers), models, tuple(notes), self.requests, self.tokens
-        )
+            tuple(endpoints), tuple(dossiers), models, tuple(notes), self.requests, self.tokens,
+            self.answers,
+        )  # fmt: skip
 
     # -- the models list ----------------------------------------------------------------------
 
@@ -185,12 +151,15 @@ class Discovery:
             empty=Dossier("discovery", {}, api=api, dialect=self.target.dialect, name=api),
         )
         answer = await self._first(driver, (base,) if base is not None else None)
+        told: dict[str, Json] = {}
         if isinstance(answer, Endpoint):
             driver.endpoint = answer
-            answer = await self._dialect(driver)
+            answer, told = await self._dialect(driver)
+            self.answers[api] = dict(driver.answers)
+            answer = replace(answer, answered=frozenset(driver.answers))
         self.requests += driver.sent
         self.tokens += driver.tokens
-        return _Settled(answer, driver.dossier)
+        return _Settled(answer, driver.dossier(**told))
 
     async def _first(self, driver: Driver, bases: tuple[str, ...] | None) -> Endpoint | str:
         """The smallest request that is accepted: it settles the path and the limit's name."""
@@ -200,7 +169,8 @@ class Discovery:
             for name in names:
                 path = base + PATHS[api]
                 driver.endpoint = replace(driver.endpoint, path=path, limit=name)
-                capture = await driver.send(_basic(driver.endpoint))
+                asked = dialect.basic(driver.endpoint)
+                capture = await driver.send(asked)
                 self._reachable(capture)
                 reading = read(capture, api=api)
                 told = f"POST {path} {said(reading)}"
@@ -208,55 +178,18 @@ class Discovery:
                     return told
                 if reading.status in UNAUTHORIZED:
                     return told + GIVE_A_KEY
-                if not _refused(reading) and reading.status not in ABSENT:
+                if not refused(reading) and reading.status not in ABSENT:
                     return driver.endpoint
+                driver.tokens -= asked.tokens
                 if reading.status in ABSENT:
                     break
         return told
 
-    async def _dialect(self, driver: Driver) -> Endpoint:
-        api = driver.endpoint.api
+    async def _dialect(self, driver: Driver) -> tuple[Endpoint, dict[str, Json]]:
         if self.quick:
             unasked = dict.fromkeys(CAPABILITIES, "not asked with --quick")
-            return replace(driver.endpoint, unsupported=unasked, omit=_OPTIONAL)
-        first = tuple(probe for probe in together(api) if self._is_open(probe))
-        refused: dict[str, str] = {}
-        if first and await self._refusal(driver, _joined(first)) is not None:
-            refused |= await self._one_by_one(driver, first)
-        single = tuple(probe for probe in alone(api) if self._is_open(probe))
-        refused |= await self._one_by_one(driver, single)
-        return self._settled(driver.endpoint, refused, (*first, *single))
-
-    def _is_open(self, probe: Probe) -> bool:
-        """Is this still to be found out? What the target file says is not asked again."""
-        if probe.name in self.target.omit:
-            return False
-        return probe.capability is None or probe.capability not in self.target.capabilities
-
-    async def _one_by_one(self, driver: Driver, probes: tuple[Probe, ...]) -> dict[str, str]:
-        """Name of each refused probe → what the endpoint said."""
-        said = {probe.name: await self._refusal(driver, probe.members) for probe in probes}
-        return {name: words for name, words in said.items() if words is not None}
-
-    async def _refusal(self, driver: Driver, members: Mapping[str, Json]) -> str | None:
-        """What the endpoint said when it honestly refused these members, else None."""
-        capture = await driver.send(_ask(driver.endpoint, members))
-        reading = read(capture, api=driver.endpoint.api)
-        return refusal(reading) if _refused(reading) else None
-
-    def _settled(
-        self, endpoint: Endpoint, refused: Mapping[str, str], probes: tuple[Probe, ...]
-    ) -> Endpoint:
-        lacking = {p.capability: refused[p.name] for p in probes if p.name in refused}
-        unsupported = {name: said for name, said in lacking.items() if name is not None}
-        declared = self.target.capabilities
-        unsupported |= {name: "declared off" for name, has in declared.items() if not has}
-        omit = {name for name in _OPTIONAL if name in refused}
-        return replace(
-            endpoint,
-            unsupported=unsupported,
-            omit=frozenset(omit | set(self.target.omit)),
-        )
+            return replace(driver.endpoint, unsupported=unasked, omit=OPTIONAL), {}
+        return await dialect.settled(driver, self.target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,37 +197,12 @@ class _Settled:
     """An endpoint, or in words why there is none; and what was recorded meanwhile."""
 
     answer: Endpoint | str
-    record: Callable[[], Dossier]
+    record: Dossier
 
     def dossier(self, models: tuple[Capture, ...]) -> Dossier:
-        dossier = self.record()
+        dossier = self.record
         roles = {"models": models, **dossier.roles} if models else dossier.roles
         return replace(dossier, roles=roles, name=f"{dossier.name}-discovery")
-
-
-def _basic(endpoint: Endpoint) -> Ask:
-    """The smallest request: no more than the API demands, and a limit."""
-    bare = replace(endpoint, omit=_OPTIONAL)
-    prompt = asks.HI[endpoint.api]
-    return Ask("probe", asks.template(bare, prompt, PROBE_TOKENS, stream=False), stream=False)
-
-
-def _ask(endpoint: Endpoint, members: Mapping[str, Json]) -> Ask:
-    bare = replace(endpoint, omit=_OPTIONAL)
-    body = asks.template(bare, asks.HI[endpoint.api], PROBE_TOKENS, members)
-    if LIMIT_NAMES[1] in members and endpoint.limit in body:
-        body.pop(LIMIT_NAMES[0], None)
-    return Ask("probe", body)
-
-
-def _joined(probes: tuple[Probe, ...]) -> dict[str, Json]:
-    return {key: value for probe in probes for key, value in probe.members.items()}
-
-
-def _refused(reading: Reading) -> bool:
-    """An honest refusal of what the request says."""
-    status = reading.status
-    return status is not None and 400 <= status < 500 and status not in NOT_ABOUT_PARAMETERS
 
 
 def _why(captures: tuple[Capture, ...]) -> str:

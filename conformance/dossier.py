@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from conformance.capture import Capture, Json
@@ -44,3 +44,18 @@ class Dossier:
     actions: tuple[Action, ...] = ()
     dialect: str | None = None  # overlay's name, e.g. "azure"
     name: str = ""  # stable within a run; file name when saved
+
+    def own(self) -> Iterator[tuple[str, Capture]]:
+        """(role, capture) of what this provocation sent itself.
+
+        `picked["shared"]` (role → how many, the first ones) are answers that another dossier of the
+        run holds as well: equal requests are sent once, and each record is whole in itself.
+        """
+        for role, captures in self.roles.items():
+            yield from ((role, capture) for capture in captures[self.shared(role) :])
+
+    def shared(self, role: str) -> int:
+        """How many captures of a role another dossier of the run brought."""
+        counts = self.picked.get("shared")
+        count = counts.get(role) if isinstance(counts, dict) else None
+        return count if isinstance(count, int) else 0

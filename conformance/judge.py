@@ -190,7 +190,7 @@ def _subjects(case: Case, trial: Trial) -> Iterable[tuple[_Subject, Reading | Tr
         return
     for role, takes in sorted(trial.readings.items()):
         for take, reading in enumerate(takes):
-            if reading.form in _FORMS[case.on]:
+            if take >= trial.dossier.shared(role) and reading.form in _FORMS[case.on]:
                 yield _Subject(trial.dossier, role, take), reading
 
 

@@ -35,11 +35,7 @@ def percent(text: str) -> float:
 def add_selection(parser: argparse.ArgumentParser) -> None:
     """Which checks: `--profile --select --skip --gate --specs`."""
     group = parser.add_argument_group("which checks")
-    group.add_argument(
-        "--profile",
-        metavar="NAME",
-        help="a frozen set of checks, e.g. must-chat; `full` adds crowds and hang-ups",
-    )
+    group.add_argument("--profile", metavar="NAME", help="a frozen set of checks, e.g. must-chat")
     group.add_argument(
         "--select", metavar="GLOB", action="append", default=[], help="only these ids; repeatable"
     )

@@ -21,13 +21,24 @@ from conformance.target import Endpoint
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Requests and tokens (prompt and completion), at most."""
+    """Requests and tokens (prompt and completion), at most.
+
+    Of the requests, `generations` may be answered by a 2xx and `refused` ought to be refused; the
+    others are asked again with a member less because they were refused.
+    """
 
     requests: int = 0
     tokens: int = 0
+    generations: int = 0
+    refused: int = 0
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(self.requests + other.requests, self.tokens + other.tokens)
+        return Cost(
+            self.requests + other.requests,
+            self.tokens + other.tokens,
+            self.generations + other.generations,
+            self.refused + other.refused,
+        )
 
     def within(self, limits: Limits) -> bool:
         """Do the limits allow this much?"""
@@ -60,6 +71,8 @@ class Job:
     name: str
     cost: Cost
     once: Cost = Cost()  # more, if it is the first of its scenario on its API
+    shared: tuple[Ask, ...] = ()  # sent as well, by the first job of its API that wants them
+    offered: frozenset[bytes] = frozenset()  # bodies whose answers later jobs may use
 
     @property
     def phase(self) -> Phase:
@@ -105,12 +118,18 @@ def make_plan(
     kept: list[Job] = []
     dropped: list[tuple[Job, str]] = []
     total = discovery
+    known = {endpoint.api: set(endpoint.answered) for endpoint in endpoints}
     for job in jobs:
         if not any((job.api, job.scenario) == (each.api, each.scenario) for each in kept):
             job = replace(job, cost=job.cost + job.once)
+        wanted_too = [
+            replace(ask, attempt=ask.rendered() in known[job.api]) for ask in job.shared
+        ]  # what was answered is sent again only if it was refused
+        job = replace(job, cost=job.cost + cost_of(wanted_too))
         reason = _objection(job, total, limits)
         if reason is None:
             kept.append(job)
+            known[job.api] |= job.offered | {ask.rendered() for ask in wanted_too}
             total += job.cost
         else:
             dropped.append((job, reason))
@@ -133,7 +152,7 @@ def _wanted(cases: Sequence[Case], endpoints: Sequence[Endpoint], limits: Limits
     """Scenario by scenario, so that a small budget buys something of each API."""
     jobs: list[Job] = []
     for scenario in SCENARIOS.values():
-        for endpoint in endpoints:
+        for endpoint in endpoints if scenario.phase is not Phase.DISCOVERY else ():
             users = [c for c in cases if c.scenario == scenario.name and endpoint.api in c.api]
             for parameters, most in _trials(users, scenario, endpoint):
                 number = limits.trials or most
@@ -178,15 +197,36 @@ def _parameters(case: Case, scenario: Scenario, endpoint: Endpoint) -> Iterator[
 def _job(
     endpoint: Endpoint, scenario: Scenario, parameters: dict[str, Json], trial: int, trials: int
 ) -> Job:
-    cost, once = _cost(scenario.asks(endpoint, parameters)), _cost(scenario.once(endpoint))
+    asks = scenario.asks(endpoint, parameters)
+    offered = frozenset(ask.rendered() for ask in asks if scenario.offers)
     words = [endpoint.api, scenario.name, *_telling(scenario, parameters)]
     if trials > 1:
         words.append(str(trial + 1))
-    return Job(endpoint.api, scenario.name, parameters, trial, "-".join(words), cost, once)
+    return Job(
+        endpoint.api,
+        scenario.name,
+        parameters,
+        trial,
+        "-".join(words),
+        cost_of(asks),
+        cost_of(scenario.once(endpoint)),
+        scenario.shares(endpoint, parameters),
+        offered,
+    )
 
 
-def _cost(asks: Sequence[Ask]) -> Cost:
-    return Cost(len(asks), sum(ask.tokens for ask in asks))
+def needs_of(job: Job) -> tuple[str, ...]:
+    """Capabilities that its parameters cannot do without."""
+    return SCENARIOS[job.scenario].needs(job.parameters)
+
+
+def cost_of(asks: Sequence[Ask]) -> Cost:
+    """The most that these can cost."""
+    sent = [ask for ask in asks if not ask.spare]
+    refused = sum(not ask.generates for ask in sent)
+    attempts = sum(ask.attempt for ask in sent)
+    tokens = sum(ask.tokens for ask in sent)
+    return Cost(len(sent), tokens, len(sent) - refused - attempts, refused)
 
 
 def _telling(scenario: Scenario, parameters: Mapping[str, Json]) -> Iterator[str]:
@@ -208,6 +248,11 @@ def render(plan: Plan, limits: Limits) -> str:
     lines += [f"{'not run':<10} {job.name:<44} {WHY_NOT[why][1]}" for job, why in plan.dropped]
     cost = plan.cost
     lines.append(f"at most {cost.requests} requests and {cost.tokens} tokens; {limits.manners}")
+    again = cost.requests - cost.generations - cost.refused
+    lines.append(
+        f"of these {cost.generations} may be answered, {cost.refused} ought to be refused,"
+        f" {again} are sent only where a member was refused"
+    )
     lines.append("a scenario whose connection fails is attempted once more")
     if any(SCENARIOS[job.scenario].watches for job in plan.jobs):
         lines.append("meanwhile the server's metrics, if it shows any, are read ten times a second")

@@ -10,13 +10,13 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import trio
 
 from conformance import run_options
-from conformance.capture import Json
+from conformance.capture import Capture, Json
 from conformance.discovery import Discovery, Found
 from conformance.dossier import Dossier
 from conformance.errors import RecordError, StreamproofError, UsageError
@@ -24,7 +24,7 @@ from conformance.findings import Verdict
 from conformance.judge import where
 from conformance.metering import meter_of, path_beside, same_server
 from conformance.options import OneLineParser
-from conformance.plan import Cost, Job, Plan, render
+from conformance.plan import Cost, Job, Plan, needs_of, render
 from conformance.recorder import Recorder
 from conformance.report import console, story
 from conformance.report.escape import terminal
@@ -165,7 +165,7 @@ async def execute(setup: Setup, recorded: Recorded, log: Log) -> None:
     found = await discovery.run()
     _discovered(setup, recorded, found)
     log(_summary(found, recorded.plan, setup.quick))
-    runner = _Runner(setup, recorder, recorded, log)
+    runner = _Runner(setup, recorder, recorded, log, found.answers)
     if any(SCENARIOS[job.scenario].watches for job in recorded.plan.jobs):
         runner.meter = await _meter(setup, recorder, recorded)
     for phase, jobs in recorded.plan.phases():
@@ -213,7 +213,14 @@ def _summary(found: Found, plan: Plan, quick: bool) -> str:
 class _Runner:
     """Runs the jobs of one phase: those that bear company first, then one after the other."""
 
-    def __init__(self, setup: Setup, recorder: Recorder, recorded: Recorded, log: Log) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        recorder: Recorder,
+        recorded: Recorded,
+        log: Log,
+        answers: Mapping[str, Mapping[bytes, Capture]],
+    ) -> None:
         self._setup, self._recorder, self._recorded, self._log = setup, recorder, recorded, log
         self._endpoints = {endpoint.api: endpoint for endpoint in recorded.endpoints}
         self._places = trio.CapacityLimiter(setup.concurrency)
@@ -221,6 +228,7 @@ class _Runner:
         self._begun: set[str] = set()
         self.meter: Meter | None = None
         self._memories: dict[str, dict[str, Json]] = {}
+        self._answers = {api: dict(found) for api, found in answers.items()}
 
     async def run(self, jobs: Sequence[Job]) -> None:
         async with trio.open_nursery() as nursery:
@@ -240,6 +248,8 @@ class _Runner:
 
     async def _job(self, job: Job) -> None:
         """One scenario, and one more attempt if the transport failed."""
+        if not all(self._endpoints[job.api].has(need) for need in needs_of(job)):
+            return  # found out since the plan was made
         if self._refused >= DEAD_AFTER:
             plan = self._recorded.plan
             self._recorded.plan = replace(plan, dropped=(*plan.dropped, (job, "dead")))
@@ -286,6 +296,7 @@ class _Runner:
             empty=empty,
             meter=self.meter,
             memory=self._memories.setdefault(job.api, {}),
+            answers=self._answers.setdefault(job.api, {}),
         )
         try:
             return await scenario.drive(driver, scenario.asks(endpoint, job.parameters))
@@ -297,6 +308,14 @@ class _Runner:
             return driver.dossier(abstain=broken)
         finally:
             self._recorded.sent += Cost(driver.sent, driver.tokens)
+            self._learn(job.api, driver.lacking)
+
+    def _learn(self, api: str, lacking: Mapping[str, str]) -> None:
+        """What a scenario found refused is unsupported, for the report and all that is to come."""
+        if lacking:
+            known = self._endpoints[api]
+            self._endpoints[api] = replace(known, unsupported={**known.unsupported, **lacking})
+            self._recorded.endpoints = tuple(self._endpoints.values())
 
     def _affords(self, job: Job) -> bool:
         """Is there room in the budget for this scenario once more, and all that is to come?"""

@@ -104,7 +104,7 @@ def finding_of_death(dossiers: Sequence[Dossier]) -> Finding | None:
     """The target answered, then refused every connection to the end: whose scenario was it?"""
     ends = sorted(
         ((capture.end.at or 0.0, dossier.name, capture) for dossier in dossiers
-         for captures in dossier.roles.values() for capture in captures),
+         for _, capture in dossier.own()),
         key=lambda each: each[:2],
     )  # fmt: skip
     lived = [index for index, (_, _, capture) in enumerate(ends) if not _is_refused(capture)]
@@ -224,10 +224,9 @@ def _instead(dossiers: Sequence[Dossier]) -> str:
 
 def _exchanges(dossiers: Sequence[Dossier]) -> Iterator[tuple[str, Capture]]:
     for dossier in dossiers:
-        for role, captures in dossier.roles.items():
-            if role not in NO_EXCHANGE_OF_THE_API:
-                waited = (each for each in captures if each.end.how is not How.LEFT)
-                yield from ((role, capture) for capture in waited)
+        for role, capture in dossier.own():
+            if role not in NO_EXCHANGE_OF_THE_API and capture.end.how is not How.LEFT:
+                yield role, capture
 
 
 def _is_answer(capture: Capture, role: str) -> bool:
@@ -245,16 +244,15 @@ def transport_failure(dossier: Dossier) -> str | None:
 
     On a connection that carried an answer before, silence is the server's doing and a finding.
     """
-    for role, captures in sorted(dossier.roles.items()):
-        for capture in captures:
-            if not capture.ordinal and (why := _failure(capture)) is not None:
-                return f"{role}: {why}"
+    for role, capture in sorted(dossier.own(), key=lambda each: each[0]):
+        if not capture.ordinal and (why := _failure(capture)) is not None:
+            return f"{role}: {why}"
     return None
 
 
 def is_refused(dossier: Dossier) -> bool:
     """Did none of its exchanges even connect?"""
-    captures = [capture for takes in dossier.roles.values() for capture in takes]
+    captures = [capture for _, capture in dossier.own()]
     return bool(captures) and all(_is_refused(capture) for capture in captures)
 
 

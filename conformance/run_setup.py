@@ -16,10 +16,11 @@ from conformance.discovery import bound
 from conformance.dossier import APIS
 from conformance.errors import UsageError
 from conformance.masking import Secret
-from conformance.plan import Cost, Limits, Plan, make_plan
+from conformance.plan import Cost, Limits, Plan, cost_of, make_plan
 from conformance.reach import api_key, door_beside, door_from_args
 from conformance.run_options import NO_METRICS
 from conformance.scenarios import SCENARIOS
+from conformance.scenarios.dialect import CONTROL
 from conformance.scenarios.scenario import default
 from conformance.script import Clocks
 from conformance.selection import Selection, check_clients, one_of, select
@@ -35,8 +36,7 @@ from conformance.target import (
 
 POLITE_TOKENS = 200_000
 QUICK_GATES = ("wire", "shape")
-FAMILIES = ("must", "full")  # profiles with a member for each API, e.g. must-chat
-DEFAULT_FAMILY = "must"
+FAMILY = "must"  # profiles with a member for each API, e.g. must-chat; the default
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Setup:
         """The profile of each API: the one asked for, else `must-<api>` unless ids are chosen."""
         if self.profile is None and self.selection.select:
             return dict.fromkeys(apis)
-        name = self.profile or DEFAULT_FAMILY
+        name = self.profile or FAMILY
         return {api: load_profile(_member(name, api)) for api in apis}
 
     def cases(self, apis: Sequence[str]) -> tuple[Case, ...]:
@@ -95,14 +95,14 @@ class Setup:
 
     def widest_plan(self) -> Plan:
         """What can be sent at most, before anything is known about the endpoint."""
-        endpoints = [
-            Endpoint(api, extra=self.target.extra, unsupported=_declared_off(self.target))
-            for api in self.apis or APIS
-        ]
-        cost = Cost(len(self.target.url.bases()), 0)
-        for endpoint in endpoints:
-            asks = bound(self.target, endpoint.api, quick=self.quick)
-            cost += Cost(len(asks), sum(ask.tokens for ask in asks))
+        endpoints = []
+        cost = Cost(len(self.target.url.bases()))
+        for api in self.apis or APIS:
+            asks = bound(self.target, api, quick=self.quick)
+            cost += cost_of(asks)
+            endpoint = Endpoint(api, extra=self.target.extra, unsupported=_declared_off(self.target))
+            answered = {ask.rendered() for ask in asks if ask.role == CONTROL}
+            endpoints.append(replace(endpoint, answered=frozenset(answered)))
         return self.plan(endpoints, cost)
 
 
@@ -176,11 +176,11 @@ def _apis(names: Sequence[str]) -> tuple[str, ...]:
 
 def _profile_apis(name: str | None) -> tuple[str, ...]:
     """A profile belongs to one API; asking for it asks for that API. A family has one for each."""
-    return () if name is None or name in FAMILIES else (load_profile(name).api,)
+    return () if name is None or name == FAMILY else (load_profile(name).api,)
 
 
 def _member(name: str, api: str) -> str:
-    return f"{name}-{api}" if name in FAMILIES else name
+    return f"{name}-{api}" if name == FAMILY else name
 
 
 def _selection(args: argparse.Namespace) -> Selection:

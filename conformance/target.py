@@ -127,6 +127,7 @@ class Endpoint:
     extra: Mapping[str, Json] = field(default_factory=dict)
     context: int | None = None
     listed: tuple[str, ...] = ()
+    answered: frozenset[bytes] = frozenset()  # bodies whose whole answer all scenarios may use
 
     def has(self, capability: str) -> bool:
         """Is this member of CAPABILITIES usable here?"""

@@ -21,7 +21,6 @@ from tests.fault_matrix import (
 )
 
 SAMPLE = ("sse.bom", "json.lone-surrogate", "fin.missing:null", "usage.sum", "http.end-of-body")
-FULL = ("--profile", "full")
 seen = functools.cache(lambda name: tripped(FAULTS[name]))
 
 
@@ -30,7 +29,7 @@ def test_every_check_has_a_fault_and_every_fault_a_check() -> None:
 
 
 def test_a_clean_server_breaks_no_check_and_leaves_few_undecided() -> None:
-    found = results(run([], *FULL))
+    found = results(run([]))
     assert not [r.id for r in found if r.verdict in BROKEN]
     undecided = {r.id for r in found if r.verdict is not Verdict.PASS}
     # There is no in-band error to look at, no reasoning, no silence, one tool call at a time.
@@ -59,7 +58,7 @@ def test_a_fault_is_caught_by_its_check(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("time", range(20))
 def test_a_clean_server_is_never_accused(time: int) -> None:
-    assert not [r.id for r in results(run([], *FULL, "--seed", str(time))) if r.verdict in BROKEN]
+    assert not [r.id for r in results(run([], "--seed", str(time))) if r.verdict in BROKEN]
 
 
 def test_the_published_matrix_has_every_fault_and_each_is_caught() -> None:

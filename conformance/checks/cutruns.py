@@ -68,6 +68,16 @@ def said(reading: Reading) -> Said | None:
     return Said("".join(pieces), finish_of(life), pieces)
 
 
+def is_same(first: Reading, other: Reading) -> bool:
+    """Are both whole, of one text, and ended for one reason?"""
+    mine, theirs = said(first), said(other)
+    return mine is not None and theirs is not None and _all(mine) == _all(theirs)
+
+
+def _all(whole: Said) -> tuple[str, str]:
+    return whole.text, str(whole.finish)
+
+
 def controls(trial: Trial) -> Controls | Abstain:
     """The controls, or why there are none to go by."""
     readings = trial.readings.get("control", ())
@@ -80,11 +90,14 @@ def controls(trial: Trial) -> Controls | Abstain:
         return Abstain("mat", "the control has no text")
     if not trial.dossier.picked.get("stops"):
         return Abstain("mat", "the control's text has no place for a stop string")
+    # What nearly stops a text and leaves it whole is a control as well.
+    near = trial.readings.get("near", ())[:1]
+    whole += [each for each in map(said, near) if each is not None and _all(each) == _all(whole[0])]
     if len(whole) < 2:
         return Abstain("det", "no second control to compare with")
     texts = [each.text for each in whole]
     shared = len(reduce(lambda a, b: a[: common(a, b)], texts))
-    same = len({(each.text, str(each.finish)) for each in whole}) == 1
+    same = len({_all(each) for each in whole}) == 1
     return Controls(whole[0], shared, same)
 
 

@@ -180,16 +180,31 @@ def fin_max_completion_tokens(trial: Trial) -> Findings:
 def _limits(trial: Trial, rule: str) -> Findings:
     """Each stream's verdict; a stream that ended by itself before its limit says nothing."""
     silent: Abstain | None = Abstain("mat", "no stream was cut by its limit")
-    for take, reading in enumerate(trial.readings.get("stream", ())):
+    for role, take, reading in _limited(trial, rule):
         found = unlike_limit(reading)
         if isinstance(found, Abstain):
             silent = silent and found
             continue
         silent = None
         if found:
-            yield Finding(rule, found, role="stream", take=take)
+            yield Finding(rule, found, role=role, take=take)
     if silent is not None:
         yield silent
+
+
+def _limited(trial: Trial, rule: str) -> Iterator[tuple[str, int, Reading]]:
+    """(role, take, stream) under the name that the rule is about: the newer one is Z05's.
+
+    Where no stream has the older one, the newer is this endpoint's own.
+    """
+    found = [
+        (role, take, reading)
+        for role in ("stream", "limited", "control")
+        for take, reading in enumerate(trial.readings.get(role, ()))
+    ]
+    newer = [each for each in found if each[2].asked("max_completion_tokens") is not None]
+    older = [each for each in found if each not in newer]
+    yield from newer if rule == "Z05" or not older else older
 
 
 def unlike_limit(reading: Reading) -> str | Abstain | None:
@@ -200,6 +215,9 @@ def unlike_limit(reading: Reading) -> str | Abstain | None:
     if limit is None or life is None or reading.outcome not in ENDED or not life.finishes:
         return Abstain("not-seen", "no finished stream with a limit")
     reason, used = finish_of(life), completion_tokens(reading)
+    if reading.n != 1:  # the count is of all the choices
+        every = used is not None and all(finish_of(each) == "length" for each in lives(reading))
+        used = used // reading.n if every and used and reading.n and used % reading.n == 0 else None
     if used is not None and used > limit:
         return f"limit {limit}: {used} completion tokens"
     if reason == "length":
@@ -218,7 +236,8 @@ def _certainly_long(life: ChoiceLife, limit: int) -> bool:
 
 def fin_natural_stop(trial: Trial) -> Findings:
     """Z06: an answer that ends by itself ends with `stop`."""
-    for take, reading in enumerate(trial.readings.get("stream", ())):
+    role = "natural" if "natural" in trial.readings else "stream"
+    for take, reading in enumerate(trial.readings.get(role, ())):
         life = _first(reading)
         if life is None or reading.outcome not in ENDED or not life.finishes:
             yield Abstain("not-seen", "no finished stream")
@@ -232,7 +251,7 @@ def fin_natural_stop(trial: Trial) -> Findings:
             yield Abstain("mat", "the answer reached its limit")
         else:
             said = f"an answer of {used} tokens (limit {limit}) ended with {reason!r}"
-            yield Finding("Z06", said, role="stream", take=take)
+            yield Finding("Z06", said, role=role, take=take)
 
 
 def _first(reading: Reading) -> ChoiceLife | None:

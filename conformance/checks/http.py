@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from conformance.capture import How, Layer
 from conformance.checks import Findings, Trial
@@ -183,7 +184,8 @@ def http_keep_alive(trial: Trial) -> Findings:
         yield Abstain("not-seen", "no second request was sent")
     elif second.head is None:
         how = second.capture.end.how.value
-        yield Finding("T17", f"the second request on the connection got no answer ({how})", take=1)
+        said = f"the second request on the connection got no answer ({how})"
+        yield Finding("T17", said, **_second(trial))
 
 
 def http_keep_alive_own_answer(trial: Trial) -> Findings:
@@ -198,7 +200,7 @@ def http_keep_alive_own_answer(trial: Trial) -> Findings:
             "T18",
             f"{len(early)} bytes waited before the second request",
             excerpt=early[:120],
-            take=1,
+            **_second(trial),
         )
     elif second.head.offset != 0 and not second.interim:
         yield Finding(
@@ -206,11 +208,11 @@ def http_keep_alive_own_answer(trial: Trial) -> Findings:
             "the second answer is preceded by bytes that are no head",
             0,
             excerpt=second.capture.received[:120],
-            take=1,
+            **_second(trial),
         )
     ids = [_first_id(r) for r in (first, second)]
     if ids[0] is not None and ids[0] == ids[1]:
-        yield Finding("T18", f"both answers carry the id {ids[0]!r}", take=1)
+        yield Finding("T18", f"both answers carry the id {ids[0]!r}", **_second(trial))
 
 
 def _anomalies(reading: Reading, kinds: tuple[str, ...], rule: str) -> Findings:
@@ -241,9 +243,24 @@ def _of_type(reading: Reading, rule: str, message: str, level: Level | None = No
 
 
 def _both(trial: Trial) -> tuple[Reading | None, Reading | None]:
-    takes = trial.readings.get("stream", ())
+    """Of `keep-alive` two in one role; in discovery the common control comes second."""
+    takes = (*trial.readings.get("stream", ())[:2], *trial.readings.get("control", ())[:1])
     first = takes[0] if takes and takes[0].complete else None
-    return first, takes[1] if len(takes) > 1 else None
+    second = takes[1] if len(takes) > 1 else None
+    if first is None or second is None or not _follows(first, second):
+        return first, None
+    return first, second
+
+
+def _second(trial: Trial) -> dict[str, Any]:
+    """Where the second of `_both` stands."""
+    own = len(trial.readings.get("stream", ())) > 1
+    return {"role": "stream", "take": 1} if own else {"role": "control", "take": 0}
+
+
+def _follows(first: Reading, second: Reading) -> bool:
+    """On the same connection?"""
+    return second.capture.connection == first.capture.connection
 
 
 def _says_close(reading: Reading) -> bool:

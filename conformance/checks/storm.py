@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from conformance import work
 from conformance.arrivals import arrivals
@@ -28,7 +28,7 @@ def abort_storm(trial: Trial) -> Findings:
         return
     yield from unharmed(before[0], after[0], "A11", "after")
     yield from _later(before[0], after[0])
-    yield from _held(trial, before[0], after[0])
+    yield from _held(trial, left, after[0])
 
 
 def _later(before: Reading, after: Reading) -> Iterator[Finding]:
@@ -43,9 +43,10 @@ def _wait(reading: Reading) -> float | None:
     return found[0].at - sent if found and sent is not None else None
 
 
-def _held(trial: Trial, before: Reading, after: Reading) -> Iterator[Finding]:
+def _held(trial: Trial, left: Sequence[Reading], after: Reading) -> Iterator[Finding]:
     """A gauge above its level, although nothing is generated: places that were lost."""
-    base = work.baseline(trial.dossier.samples, before.capture.connected_at or 0.0)
+    begun = min(each.capture.connected_at or 0.0 for each in left)
+    base = work.baseline(trial.dossier.samples, begun)
     end = after.capture.end.at
     if base is None or end is None or not base.steady or work.GAUGE not in base.values:
         return

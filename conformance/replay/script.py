@@ -25,7 +25,7 @@ _HOST = re.compile(rb"(?im)^(host[ \t]*:[ \t]*)[^\r\n]*")
 _LINE = re.compile(rb"\A([^ \r\n]+ )([^ \r\n]+)( HTTP/)")
 MOST_PAUSE = 30.0  # seconds between what was played and what comes next
 # Where a server's answer to other requests can follow, bytes after the end are waited for.
-LINGERS = ("stream", "keep-alive", "tap", "file")
+LINGERS = ("discovery", "stream", "keep-alive", "tap", "file")
 
 
 @dataclass(frozen=True, slots=True)

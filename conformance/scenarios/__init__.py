@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from conformance.scenarios.abort import ABORT
 from conformance.scenarios.crowd import CROWD
+from conformance.scenarios.dialect import DISCOVERY
 from conformance.scenarios.invalid import INVALID
 from conformance.scenarios.keep_alive import KEEP_ALIVE
 from conformance.scenarios.limit import LIMIT
@@ -19,6 +20,7 @@ from conformance.scenarios.stream import STREAM
 SCENARIOS: Mapping[str, Scenario] = {
     scenario.name: scenario
     for scenario in (
+        DISCOVERY,
         STREAM,
         PAIR,
         LIMIT,

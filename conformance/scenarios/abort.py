@@ -30,6 +30,8 @@ from conformance.scenarios.yardstick import (
     measured,
     most_of,
     number,
+    pacing,
+    several,
     whole,
 )
 from conformance.script import Leave
@@ -52,11 +54,17 @@ def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[Ask, ...]:
     """All at their longest; how long they are is settled when the pace is known."""
     most, far = most_of(endpoint), FAR[endpoint.api]
     left = f"{PADDING}\n\n{far}" if given["when"] == BEFORE else far
+    probe = asked_for(endpoint, "probe", ask.HI[endpoint.api], ask.SHORT)
     return (
-        asked_for(endpoint, "treated", left, most),
+        asked_for(endpoint, "treated", left, most, _choices(endpoint, given)),
         asked_for(endpoint, "canary", NEAR[endpoint.api], most),
-        asked_for(endpoint, "probe", ask.HI[endpoint.api], ask.SHORT),
+        replace(probe, spare=True),  # for metrics; then the first alone has a neighbour, one too few
     )
+
+
+def _choices(endpoint: Endpoint, given: Mapping[str, Json]) -> dict[str, Json]:
+    """By a reset two choices are left: each is work of its own, and all of it has to end."""
+    return several(endpoint, 2) if (given["when"], given["how"]) == (MID, "rst") else {}
 
 
 async def drive(driver: Driver, asks: tuple[Ask, ...]) -> Dossier:
@@ -92,7 +100,7 @@ async def _treat(
     metered = bool(known["alive"])
     canary = limited(asks["canary"], driver.endpoint, whole(known["beside"]))
     if driver.meter is not None:  # the pace's own request: its text is the control
-        canary = replace(controls(driver.endpoint)[0], role="canary")
+        canary = ask.counting(driver.endpoint, "canary")
     async with driver.watched():
         await trio.sleep(SETTLE if metered else 0)
         begun = driver.now()
@@ -174,6 +182,7 @@ ABORT = Scenario(
     drive,
     parameters=PARAMETERS,
     once=controls,
+    shares=pacing,
     phase=Phase.ABORTS,
     alone=True,
     watches=True,

@@ -41,13 +41,16 @@ WEATHER = dict.fromkeys(APIS, "What is the weather in Paris? Use the tool.")
 class Ask:
     """One request: its role in the dossier, the body (JSON, or bytes sent as they are), its form.
 
-    `generates`: False for a request that ought to be refused.
+    `generates`: False for a request that ought to be refused. `attempt`: it may be refused, and
+    then another of these is sent in its place. `spare`: sent only where a dearer one is not.
     """
 
     role: str
     body: Mapping[str, Json] | bytes
     stream: bool = True
     generates: bool = True
+    attempt: bool = False
+    spare: bool = False
 
     def rendered(self) -> bytes:
         """The body's bytes."""
@@ -60,7 +63,7 @@ class Ask:
         A token holds at least one byte, so the bytes of what the prompt is made from bound it; the
         chat template's own part is bounded by TEMPLATE_TOKENS.
         """
-        if not self.generates or isinstance(self.body, bytes):
+        if not self.generates or self.attempt or isinstance(self.body, bytes):
             return 0
         limits = (self.body.get("max_tokens"), self.body.get("max_completion_tokens"))
         most = max((each for each in limits if isinstance(each, int)), default=0)
@@ -90,6 +93,12 @@ def template(
     if stream:
         body["stream"] = True
     return body | dict(members or {}) | dict(endpoint.extra)
+
+
+def counting(endpoint: Endpoint, role: str) -> Ask:
+    """The answer that all of an API's scenarios have for a control: sent once, if it came whole."""
+    usage = usage_members() if endpoint.has("usage") else {}
+    return Ask(role, request_for({"answer": "long"}, endpoint, usage))
 
 
 def usage_members() -> dict[str, Json]:

@@ -46,17 +46,21 @@ def canary(endpoint: Endpoint, word: str, limit: int = SHORT) -> dict[str, Json]
 
 def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[ask.Ask, ...]:
     mix = MIXES[str(given["mix"])]
-    usage = ask.usage_members() if endpoint.has("usage") else {}
-    counting = ask.request_for({"answer": "long"}, endpoint, usage)
+    counting = ask.counting(endpoint, "control").body
+    assert not isinstance(counting, bytes)
     listed = canaries.words(sum(mix.values()), endpoint.seed)
     crowd: list[ask.Ask] = []
     for role, number in mix.items():
         for place in range(number):
             word = listed[len(crowd)]
             crowd.append(_one(endpoint, role, place, word, counting))
-    counted = {each.role for each in crowd} & {"limit", "stop"}
-    control = (ask.Ask("control", counting),) if counted else ()
-    return (*control, *crowd * (2 if given["rounds"] == 2 else 1))
+    return tuple(crowd * (2 if given["rounds"] == 2 else 1))
+
+
+def controls(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[ask.Ask, ...]:
+    """For those mixes that count."""
+    counted = {"limit", "stop"} & MIXES[str(given["mix"])].keys()
+    return (ask.counting(endpoint, "control"),) if counted else ()
 
 
 def _one(
@@ -75,12 +79,11 @@ def _one(
 
 async def drive(driver: Driver, asks: tuple[ask.Ask, ...]) -> Dossier:
     """The control alone, then each round at once; no stops where the text has no place for two."""
-    control = next((each for each in asks if each.role == "control"), None)
     text = ""
-    if control is not None:
-        text = read(await driver.send(control), api=driver.endpoint.api).text
+    for control in controls(driver.endpoint, driver.parameters):
+        text = read(await driver.shared(control), api=driver.endpoint.api).text
     stops = two_stops(text)
-    crowd = [each for each in _with_stops(asks, stops) if each.role != "control"]
+    crowd = _with_stops(asks, stops)
     size = sum(MIXES["mixed"].values())
     for start in range(0, len(crowd), size):
         await _at_once(driver, crowd[start : start + size])
@@ -140,6 +143,7 @@ CROWD = Scenario(
     requests,
     drive,
     parameters=PARAMETERS,
+    shares=controls,
     phase=Phase.CROWD,
     manners="heavy",
     alone=True,

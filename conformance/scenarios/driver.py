@@ -10,6 +10,7 @@ import trio
 
 from conformance.capture import Capture, Json
 from conformance.dossier import Action, Dossier, Sample
+from conformance.reading import read
 from conformance.recorder import ANSWERED, Connection, Recorder
 from conformance.scenarios.asks import Ask
 from conformance.scenarios.meter import Meter
@@ -27,7 +28,8 @@ class Driver:
     """One per run of a scenario; `dossier` is everything it sent.
 
     `meter`: the server's own metrics, where it shows them. `memory` is one for all scenarios of an
-    API: what one has measured about the endpoint and the next need not measure again.
+    API: what one has measured about the endpoint and the next need not measure again. `answers`:
+    request body → the answer to it, for those who want the same one.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Driver:
         empty: Dossier,
         meter: Meter | None = None,
         memory: MutableMapping[str, Json] | None = None,
+        answers: MutableMapping[bytes, Capture] | None = None,
     ) -> None:
         self.endpoint = endpoint
         self._recorder, self._target = recorder, target
@@ -51,6 +54,9 @@ class Driver:
         self._actions: list[Action] = []
         self.meter = meter
         self.memory = {} if memory is None else memory
+        self.answers = {} if answers is None else answers
+        self._shared: dict[str, Json] = {}
+        self.lacking: dict[str, str] = {}
         self.samples: list[Sample] = []
         self.sent = 0
         self.tokens = 0
@@ -83,8 +89,9 @@ class Driver:
         leave: Leave | None = None,
         slow: Slow | None = None,
         begun: trio.Event | None = None,
+        file: bool = True,
     ) -> Capture:
-        """One exchange; its capture is filed under the ask's role.
+        """One exchange; its capture is filed under the ask's role, or left to the caller.
 
         `begun` is set at the answer's first byte, or at the end if there is none.
         """
@@ -103,9 +110,42 @@ class Driver:
             capture = await self._recorder.exchange(script, note)
         else:
             capture = await connection.exchange(script, note)
-        self._roles.setdefault(ask.role, []).append(capture)
+        if file:
+            self.file(ask.role, capture)
         begun.set()
         return capture
+
+    def file(self, role: str, capture: Capture) -> None:
+        """Keep a capture under this role."""
+        self._roles.setdefault(role, []).append(capture)
+
+    def lacks(self, capability: str, said: str) -> None:
+        """The endpoint refused this, and said so; for the scenarios to come as well."""
+        self.lacking[capability] = said
+        unsupported = {**self.endpoint.unsupported, capability: said}
+        self.endpoint = replace(self.endpoint, unsupported=unsupported)
+
+    async def shared(self, ask: Ask) -> Capture:
+        """The answer that the API's scenarios have in common; sent if there is none yet."""
+        known = self.answers.get(ask.rendered())
+        if known is None:
+            capture = await self.send(ask)
+            self.share(ask, capture)
+            return capture
+        self.adopt(ask.role, known)
+        return known
+
+    def adopt(self, role: str, capture: Capture) -> None:
+        """File what another dossier of the run holds as well; before any of the role's own."""
+        self.file(role, capture)
+        count = self._shared.get(role)
+        self._shared[role] = 1 + (count if isinstance(count, int) else 0)
+
+    def share(self, ask: Ask, capture: Capture) -> None:
+        """Let others have this answer, whatever is wrong with it, unless there is none."""
+        status = read(capture, api=self.endpoint.api).status
+        if status is not None and 200 <= status < 300:
+            self.answers[ask.rendered()] = capture
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -132,7 +172,7 @@ class Driver:
             parameters=empty.parameters,
             seed=empty.seed,
             trial=empty.trial,
-            picked=_merged(empty.picked, picked),
+            picked={**empty.picked, **({"shared": self._shared} if self._shared else {}), **picked},
             samples=tuple(self.samples),
             actions=tuple(self._actions),
             dialect=empty.dialect,
@@ -161,7 +201,3 @@ class Driver:
 def _most(ask: Ask) -> int:
     """Far more bytes than the answer can need, so that endless ones cost little memory."""
     return min(BODY_AT_LEAST + BYTES_A_TOKEN * ask.tokens, BOUNDS.body)
-
-
-def _merged(first: Mapping[str, Json], second: Mapping[str, Json]) -> dict[str, Json]:
-    return {**first, **second}

@@ -17,7 +17,7 @@ from conformance.target import Endpoint, json_bytes
 
 CONTROL_AFTER = 10
 MOST = 40
-NEIGHBOURS = 2
+NEIGHBOURS = 1
 PACE = 0.02  # seconds between bad requests, so that they meet the neighbours while these run
 UNKNOWN_MODEL = "no-such-model-7f3a"
 TOO_LONG = "context-exceeded"
@@ -90,7 +90,7 @@ def _words(endpoint: Endpoint) -> str:
 
 
 def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[ask.Ask, ...]:
-    """A good one after every tenth bad one; two run while the last ten come."""
+    """A good one after every tenth bad one; the last but one runs while the last ten come."""
     streamed, plain = (mistakes(endpoint, stream=form) for form in (True, False))
     bad: list[ask.Ask] = []
     for name in streamed:

@@ -42,7 +42,8 @@ Parameter: TypeAlias = Mapping[str | int | bool | None, Choice]
 class Scenario:
     """One way to provoke. `asks` is all that `drive` may send, in order; a derived one at its most.
 
-    `once`: what it may send besides, the first time that it runs on an API.
+    `once`: what it sends besides, the first time that it runs on an API. `shares`: what it sends
+    unless an earlier scenario has the answer already. `offers`: later ones may use its answers.
 
     A case that names no parameters gets each set in `spread`.
     """
@@ -53,10 +54,12 @@ class Scenario:
     drive: Callable[[Driver, tuple[Ask, ...]], Awaitable[Dossier]]
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     spread: tuple[Mapping[str, Json], ...] = ({},)
+    offers: bool = False
     phase: Phase = Phase.QUIET
     manners: str = "polite"
     alone: bool = False
     once: Callable[[Endpoint], tuple[Ask, ...]] = lambda endpoint: ()
+    shares: Callable[[Endpoint, Mapping[str, Json]], tuple[Ask, ...]] = lambda endpoint, given: ()
     watches: bool = False  # looks at the server's own metrics, where it shows them
     again: bool = True  # attempt it once more when the network failed
 

@@ -12,7 +12,7 @@ from conformance.scenarios import asks as ask
 from conformance.scenarios.asks import Ask
 from conformance.scenarios.driver import Driver
 from conformance.scenarios.scenario import Phase, Scenario
-from conformance.scenarios.yardstick import FAR, PACE, Unmeasured, limited, pace_of
+from conformance.scenarios.yardstick import FAR, Unmeasured, limited, pace_of, pacing
 from conformance.script import Slow
 from conformance.target import Endpoint
 
@@ -31,14 +31,9 @@ def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[Ask, ...]:
     return Ask("slow", body), Ask("other", body)
 
 
-def measured(endpoint: Endpoint) -> tuple[Ask, ...]:
-    return (Ask("pace", ask.template(endpoint, FAR[endpoint.api], PACE)),)
-
-
 async def drive(driver: Driver, asks: tuple[Ask, ...]) -> Dossier:
-    (first,) = measured(driver.endpoint)
     try:
-        pace = await pace_of(driver, first)
+        pace = await pace_of(driver)
     except Unmeasured as error:
         return driver.dossier(abstain=error.abstain)
     long = MOST if pace is None else max(ask.LONG, pace * LONG_ENOUGH)
@@ -58,7 +53,7 @@ SLOW_READ = Scenario(
     "Two equal answers at once, one of which is not read for a while",
     requests,
     drive,
-    once=measured,
+    shares=pacing,
     phase=Phase.ABORTS,
     alone=True,
 )

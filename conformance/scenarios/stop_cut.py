@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from conformance.capture import Json
+from conformance.capture import Capture, Json
+from conformance.checks.cutruns import is_same
 from conformance.cuts import places
 from conformance.dossier import CHAT, Dossier
 from conformance.reading import Reading, read
+from conformance.saying import refusal
 from conformance.scenarios import asks as ask
+from conformance.scenarios import pair
 from conformance.scenarios.asks import Ask
 from conformance.scenarios.driver import Driver
 from conformance.scenarios.scenario import Choice, Parameter, Scenario
+from conformance.scenarios.settling import refused
 from conformance.target import Endpoint
 
 # `long` is cut off by the limit and serves every stop string; `characters` ends by itself where a
@@ -19,51 +24,139 @@ from conformance.target import Endpoint
 PARAMETERS: Mapping[str, Parameter] = {"answer": {"long": Choice(), "characters": Choice()}}
 SPREAD: tuple[Mapping[str, Json], ...] = ({"answer": "long"}, {"answer": "characters"})
 PLACEHOLDER = "x" * 2 * max(places.SIZES)  # no stop string that is chosen later is longer
+CHOICES = 2  # of the answer under several stop strings
 
 
 def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[Ask, ...]:
-    """Controls first and last; between them each role with a stop string yet to be chosen."""
+    """Each role with a stop string yet to be chosen; the last one may be a control instead."""
     if given["answer"] == "characters":
-        body, plain = (_characters(endpoint, stream=form) for form in (True, False))
-        last = Ask("control", plain, stream=False)
-        return Ask("control", body), *_cut(body, "cut", "near"), last
-    usage = ask.usage_members() if endpoint.has("usage") else {}
-    long = {"answer": "long"}
-    body = ask.request_for(long, endpoint, usage)
-    plain = {**ask.request_for(long, endpoint, {}, stream=False), "stop": PLACEHOLDER}
-    control = Ask("control", body)
-    asks = (control, *_cut(body, "cut"), Ask("cut-plain", plain, stream=False))
-    return *asks, *_cut(body, "several", "near", "first"), control
+        control = exact(endpoint)[0] if is_exact(endpoint) else _loose(endpoint, stream=True)
+        probe = Ask("probe", control.body, attempt=True)
+        cuts = (_cut(control, "near"), _cut(control, "cut"))
+        return control, *cuts, *([probe] if is_exact(endpoint) else [])
+    control = ask.counting(endpoint, "control")
+    plain = ask.request_for({"answer": "long"}, endpoint, {}, stream=False)
+    several = _cut(control, "several", endpoint)
+    return (
+        _cut(control, "cut"), _cut(Ask("control", plain, stream=False), "cut-plain"), several,
+        _cut(control, "near"), _cut(control, "first"),
+        *([replace(several, role="probe", attempt=True)] if endpoint.has("n") else []),
+    )  # fmt: skip
 
 
-def _cut(body: Mapping[str, Json], *roles: str) -> tuple[Ask, ...]:
-    return tuple(Ask(role, {**body, "stop": PLACEHOLDER}) for role in roles)
+def known(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[Ask, ...]:
+    """The controls, which earlier scenarios are likely to have asked for."""
+    if given["answer"] == "long":
+        return (ask.counting(endpoint, "control"),)
+    return exact(endpoint) if is_exact(endpoint) else ()
 
 
-def _characters(endpoint: Endpoint, *, stream: bool) -> dict[str, Json]:
-    exact = endpoint.api == CHAT and endpoint.has("response_format")
-    members = ask.enum_members(ask.WORDY) if exact else {}
-    prompt = ask.REPEAT_WORDY[endpoint.api]
+def is_exact(endpoint: Endpoint) -> bool:
+    """Can a schema make the model say the characters?"""
+    return endpoint.api == CHAT and endpoint.has("response_format")
+
+
+def exact(endpoint: Endpoint) -> tuple[Ask, ...]:
+    """The requests of `pair` for the characters, streamed and plain."""
+    asks = pair.requests(endpoint, {"answer": "characters", "tools": False, "repeats": 1})
+    plain, stream = (replace(each, role="control") for each in asks[:2])
+    return stream, plain
+
+
+def _loose(endpoint: Endpoint, *, stream: bool) -> Ask:
     # Lines go on for ever; a chat's answer should end by itself.
     limit = 2 * ask.LONG if endpoint.api == CHAT else ask.LONG
-    return ask.template(endpoint, prompt, limit, members, stream=stream)
+    prompt = ask.REPEAT_WORDY[endpoint.api]
+    return Ask("control", ask.template(endpoint, prompt, limit, stream=stream), stream)
+
+
+def _cut(control: Ask, role: str, endpoint: Endpoint | None = None, stop: Json = PLACEHOLDER) -> Ask:
+    """The control under a stop string; for an endpoint that has `n`, two choices of it."""
+    assert not isinstance(control.body, bytes)
+    choices: dict[str, Json] = {"n": CHOICES} if endpoint and endpoint.has("n") else {}
+    return replace(control, role=role, body={**control.body, "stop": stop, **choices})
 
 
 async def drive(driver: Driver, asks: tuple[Ask, ...]) -> Dossier:
-    """Controls around whatever can be cut; one control alone where the text has no place for it."""
-    first, *cuts, last = asks
-    pieces = deltas(read(await driver.send(first), api=driver.endpoint.api))
-    stops = chosen(pieces, wide=not last.stream)
+    """Controls and whatever can be cut; one control alone where the text has no place for it."""
+    if driver.parameters["answer"] == "characters":
+        return await _characters(driver)
+    control = ask.counting(driver.endpoint, "control")
+    first = read(await driver.shared(control), api=driver.endpoint.api)
+    stops = chosen(deltas(first), wide=False)
+    if not stops:
+        return driver.dossier()
+    by_role = {each.role: each for each in asks if not each.attempt}
+    sent: dict[str, Json] = {}
+    for role in ("cut", "cut-plain", "several", "near"):
+        stop = stops.get(role.removesuffix("-plain"))
+        if stop:
+            sent[role] = stop
+            await _under(driver, by_role[role], stop)
+    if _is_control(driver, first) and stops.get("first"):
+        sent["first"] = stops["first"]
+        await _under(driver, by_role["first"], stops["first"])
+    else:
+        await driver.send(control)
+    return driver.dossier(stops=sent)
+
+
+async def _characters(driver: Driver) -> Dossier:
+    """With a schema both controls are known; else what a near miss leaves whole is the second."""
+    controls = await _exact_controls(driver) if is_exact(driver.endpoint) else ()
+    loose = _loose(driver.endpoint, stream=True)
+    control, capture = controls[0] if controls else (loose, await driver.send(loose))
+    first = read(capture, api=driver.endpoint.api)
+    stops = chosen(deltas(first), wide=True)
     if not stops:
         return driver.dossier()
     sent: dict[str, Json] = {}
-    for each in cuts:
-        stop = stops.get(each.role.removesuffix("-plain"))
-        if stop and not isinstance(each.body, bytes):
-            sent[each.role] = stop
-            await driver.send(Ask(each.role, {**each.body, "stop": stop}, each.stream))
-    await driver.send(last)
+    if stops.get("near"):
+        sent["near"] = stops["near"]
+        await _under(driver, _cut(control, "near"), stops["near"])
+    if stops.get("cut") and (controls or _is_control(driver, first)):
+        sent["cut"] = stops["cut"]
+        await _under(driver, _cut(control, "cut"), stops["cut"])
+    elif not controls:
+        await driver.send(_loose(driver.endpoint, stream=False))
     return driver.dossier(stops=sent)
+
+
+async def _exact_controls(driver: Driver) -> tuple[tuple[Ask, Capture], ...]:
+    """The two controls under a schema; none if that is refused."""
+    stream, plain = exact(driver.endpoint)
+    if stream.rendered() not in driver.answers:
+        capture = await driver.send(stream, file=False)
+        reading = read(capture)
+        if refused(reading):
+            driver.file("probe", capture)
+            driver.tokens -= stream.tokens
+            driver.lacks("response_format", refusal(reading))
+            return ()
+        driver.file("control", capture)
+        return (stream, capture), (plain, await driver.shared(plain))
+    return (stream, await driver.shared(stream)), (plain, await driver.shared(plain))
+
+
+async def _under(driver: Driver, asked: Ask, stop: Json) -> None:
+    """One answer under this stop string; of one choice where two are refused."""
+    assert not isinstance(asked.body, bytes)
+    body = {**asked.body, "stop": stop}
+    capture = await driver.send(replace(asked, body=body), file=False)
+    if "n" in body and refused(read(capture)):
+        driver.file("probe", capture)
+        driver.tokens -= asked.tokens
+        del body["n"]
+        capture = await driver.send(replace(asked, body=body), file=False)
+    driver.file(asked.role, capture)
+
+
+def _is_control(driver: Driver, first: Reading) -> bool:
+    """Did what nearly stops it leave the text as it was? Then it is as good as a control."""
+    near = next(iter(driver.roles.get("near", ())), None)
+    if near is None:
+        return False
+    return is_same(first, read(near, api=driver.endpoint.api))
 
 
 def deltas(reading: Reading) -> tuple[str, ...]:
@@ -103,5 +196,6 @@ STOP_CUT = Scenario(
     drive,
     parameters=PARAMETERS,
     spread=SPREAD,
+    shares=known,
     alone=True,
 )

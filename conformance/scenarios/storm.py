@@ -14,34 +14,39 @@ from conformance.scenarios.asks import Ask
 from conformance.scenarios.driver import Driver
 from conformance.scenarios.meter import INTERVAL
 from conformance.scenarios.scenario import Choice, Parameter, Phase, Scenario
-from conformance.scenarios.yardstick import SETTLE
+from conformance.scenarios.yardstick import SETTLE, several
 from conformance.script import Leave
 from conformance.target import Endpoint
 
 PARAMETERS: Mapping[str, Parameter] = {"hang_ups": {8: Choice(), 50: Choice()}}
 LIMIT = 256  # tokens of the answers that are left
+CHOICES = 4  # of each, where they are to be had: many more than most servers have places for
 MOMENTS = 4  # they leave after 0, 1, 2 or 3 events; 0: as soon as the request is out
 
 
 def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[Ask, ...]:
     count = given["hang_ups"]
     assert isinstance(count, int)
-    prompt = ask.COUNT[endpoint.api]
-    control = ask.template(endpoint, prompt, ask.SHORT)
-    left = Ask("hung-up", ask.template(endpoint, prompt, LIMIT))
-    return Ask("before", control), *[left] * count, Ask("after", control)
+    members = several(endpoint, CHOICES)
+    left = Ask("hung-up", ask.template(endpoint, ask.COUNT[endpoint.api], LIMIT, members))
+    return *[left] * count, ask.counting(endpoint, "after")
+
+
+def _before(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[Ask, ...]:
+    return (ask.counting(endpoint, "before"),)
 
 
 async def drive(driver: Driver, asks: tuple[Ask, ...]) -> Dossier:
     """The storm, then as long as work may take to end, then the control again."""
-    before, *storm, after = asks
+    *storm, after = asks
+    (before,) = _before(driver.endpoint, driver.parameters)
     if driver.detached:
         detail = "the target file says that a generation goes on without its client"
         return driver.dossier(abstain={"reason": "resume", "detail": detail})
     pause = SETTLE if driver.meter is not None else 0.0
+    await driver.shared(before)
     async with driver.watched():
         await trio.sleep(pause)
-        await driver.send(before)
         async with trio.open_nursery() as nursery:
             for number, each in enumerate(storm):
                 nursery.start_soon(_hang_up, driver, each, number)
@@ -72,6 +77,7 @@ STORM = Scenario(
     requests,
     drive,
     parameters=PARAMETERS,
+    shares=_before,
     phase=Phase.ABORTS,
     manners="heavy",
     alone=True,

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 
 from conformance.capture import Json
 from conformance.dossier import CHAT, COMPLETIONS, Dossier
+from conformance.reading import read
+from conformance.saying import refusal
 from conformance.scenarios import asks as ask
 from conformance.scenarios.driver import LINGER, Driver
 from conformance.scenarios.scenario import Choice, Parameter, Scenario
+from conformance.scenarios.settling import refused
 from conformance.target import Endpoint
 
 TOP: Parameter = {
@@ -44,7 +47,10 @@ def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[ask.Ask, ..
 
 async def drive(driver: Driver, asks: tuple[ask.Ask, ...]) -> Dossier:
     for each in asks:
-        await driver.send(each, linger=LINGER)
+        reading = read(await driver.send(each, linger=LINGER))
+        needs = STREAM.needs(driver.parameters)
+        if refused(reading) and len(needs) == 1:
+            driver.lacks(needs[0], refusal(reading))
     return driver.dossier()
 
 

@@ -23,7 +23,7 @@ from conformance.scenarios.driver import Driver
 from conformance.scenarios.meter import INTERVAL
 from conformance.target import Endpoint
 
-PACE, MOST = 32, 1024  # tokens of the measuring answer, and of a long one at most
+MOST = 1024  # tokens of a long answer at most
 LONG_ENOUGH = {True: 2.75, False: 4.2}  # seconds of the long answer, with metrics and without
 SETTLE = 1.5 * INTERVAL  # for two samples
 
@@ -40,16 +40,30 @@ NEAR = {
 def controls(endpoint: Endpoint) -> tuple[Ask, ...]:
     """What is measured once; `beside` only where no metrics tell."""
     most, far, near = most_of(endpoint), FAR[endpoint.api], NEAR[endpoint.api]
-    both = asked_for(endpoint, "control", far, most), asked_for(endpoint, "beside", near, most)
-    return asked_for(endpoint, "pace", far, PACE), *both
+    return asked_for(endpoint, "control", far, most), asked_for(endpoint, "beside", near, most)
+
+
+def pacing(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[Ask, ...]:
+    """The common answer, by whose pace the others are measured out."""
+    return (ask.counting(endpoint, "pace"),)
 
 
 def most_of(endpoint: Endpoint) -> int:
     return MOST if endpoint.context is None else min(MOST, endpoint.context // 3)
 
 
-def asked_for(endpoint: Endpoint, role: str, prompt: str, limit: int) -> Ask:
-    return Ask(role, ask.template(endpoint, prompt, limit))
+def asked_for(
+    endpoint: Endpoint, role: str, prompt: str, limit: int, members: Mapping[str, Json] | None = None
+) -> Ask:
+    return Ask(role, ask.template(endpoint, prompt, limit, members))
+
+
+def several(endpoint: Endpoint, count: int) -> dict[str, Json]:
+    """The members that ask for that many choices, where they are to be had."""
+    if not endpoint.has("n"):
+        return {}
+    warm: dict[str, Json] = {} if "temperature" in endpoint.omit else {"temperature": 1}
+    return {"n": count, **warm}
 
 
 def limited(asked: Ask, endpoint: Endpoint, limit: float) -> Ask:
@@ -104,7 +118,7 @@ async def measured(driver: Driver) -> dict[str, Json]:
 
 
 async def _measure(driver: Driver, asks: Mapping[str, Ask]) -> Yardstick:
-    pace = await pace_of(driver, asks["pace"])
+    pace = await pace_of(driver)
     long = LONG_ENOUGH[driver.meter is not None]
     control = limited(asks["control"], driver.endpoint, _tokens(pace, long))
     if driver.meter is not None:
@@ -117,14 +131,10 @@ def _tokens(pace: float | None, seconds: float) -> float:
     return MOST if pace is None else max(ask.LONG, pace * seconds)
 
 
-async def pace_of(driver: Driver, asked: Ask) -> float | None:
-    """Events a second of a short answer, None where they come at once; remembered."""
-    known = driver.memory.get("rate")
-    if "rate" in driver.memory:
-        return known if isinstance(known, float) else None
-    found = rate(arrivals(_ended(driver, await driver.send(asked))))
-    driver.memory["rate"] = found
-    return found
+async def pace_of(driver: Driver) -> float | None:
+    """Events a second of the common answer, None where they come at once."""
+    (asked,) = pacing(driver.endpoint, driver.parameters)
+    return rate(arrivals(_ended(driver, await driver.shared(asked))))
 
 
 def _ended(driver: Driver, capture: Capture) -> Reading:
@@ -145,7 +155,7 @@ async def _by_meter(driver: Driver, control: Ask, pace: float | None) -> Yardsti
         await driver.send(control)
         await trio.sleep(2 * SETTLE)
     reading = _ended(driver, driver.roles["control"][-1])
-    stick = _stick(driver, reading, pace, PACE)
+    stick = _stick(driver, reading, pace, ask.LONG)
     base = work.baseline(driver.samples, begun)
     if base is None or not base.steady:
         return stick

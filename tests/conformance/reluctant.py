@@ -173,8 +173,7 @@ def run(name: str, *words: str) -> tuple[Recorded, Report]:
             nursery.start_soon(bridge.run)
             listeners = await nursery.start(trio.serve_tcp, server.serve_connection, 0)
             port = listeners[0].socket.getsockname()[1]
-            chosen = words if "--select" in words else ("--profile", "full", *words)
-            made = setup(f"http://127.0.0.1:{port}/v1", *chosen)
+            made = setup(f"http://127.0.0.1:{port}/v1", *words)
             await execute(made, recorded, lambda line: None)
             out.append(report_from(made, recorded))
             nursery.cancel_scope.cancel()

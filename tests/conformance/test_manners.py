@@ -39,7 +39,7 @@ def run_elsewhere(*words: str) -> Ran:
 
 @pytest.fixture(scope="module")
 def polite() -> Ran:
-    return run_elsewhere("--profile", "full")
+    return run_elsewhere()
 
 
 def captures(ran: Ran) -> list[Capture]:
@@ -93,7 +93,7 @@ def test_the_tokens_stay_within_two_hundred_thousand(polite: Ran) -> None:
 
 
 def test_what_would_cost_more_is_left_out_and_said() -> None:
-    ran = run_elsewhere("--max-tokens-total", "3000", "--api", "chat", "--profile", "full")
+    ran = run_elsewhere("--max-tokens-total", "3000", "--api", "chat")
     assert ran.recorded.sent.tokens <= 3000
     assert [job.name for job, why in ran.recorded.plan.dropped if why == "budget"]
 

@@ -93,7 +93,7 @@ def test_storms_are_for_those_who_allow_them_and_come_last() -> None:
     assert list(STORM.parameters["hang_ups"]) == [8, 50]
     assert SLOW_READ.manners == "polite"
     urls = ("http://127.0.0.1:1", "http://api.example:1")
-    here, there = (setup(url, "--profile", "full") for url in urls)
+    here, there = (setup(url) for url in urls)
     jobs = [job.scenario for job in here.widest_plan().jobs]
     assert jobs[-1] == "storm"
     assert "storm" not in [job.scenario for job in there.widest_plan().jobs]
