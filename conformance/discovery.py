@@ -41,7 +41,11 @@ def bound(target: Target, api: str, *, quick: bool = False) -> tuple[Ask, ...]:
     """Every request that discovery can send for one API, the models list apart."""
     endpoint = Endpoint(api, extra=target.extra, seed=target.seed)
     asks = dialect.bound(target, endpoint)
-    return asks[:1] + tuple(ask for ask in asks if ask.attempt)[: _places(target) - 1] if quick else asks
+    return (
+        asks[:1] + tuple(ask for ask in asks if ask.attempt)[: _places(target) - 1]
+        if quick
+        else asks
+    )
 
 
 def _places(target: Target) -> int:

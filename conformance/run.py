@@ -261,7 +261,8 @@ class _Runner:
             await trio.sleep(PAUSE)
             dossier = await self._attempt(job)
             failed = transport_failure(dossier)
-        self._refused = self._refused + 1 if is_refused(dossier) else 0
+        if any(True for _ in dossier.own()):
+            self._refused = self._refused + 1 if is_refused(dossier) else 0
         if failed is not None:
             dossier = self._failed(dossier, failed)
         _keep(self._setup, self._recorded, dossier)

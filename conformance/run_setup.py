@@ -100,7 +100,9 @@ class Setup:
         for api in self.apis or APIS:
             asks = bound(self.target, api, quick=self.quick)
             cost += cost_of(asks)
-            endpoint = Endpoint(api, extra=self.target.extra, unsupported=_declared_off(self.target))
+            endpoint = Endpoint(
+                api, extra=self.target.extra, unsupported=_declared_off(self.target)
+            )
             answered = {ask.rendered() for ask in asks if ask.role == CONTROL}
             endpoints.append(replace(endpoint, answered=frozenset(answered)))
         return self.plan(endpoints, cost)

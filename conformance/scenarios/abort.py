@@ -58,7 +58,9 @@ def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[Ask, ...]:
     return (
         asked_for(endpoint, "treated", left, most, _choices(endpoint, given)),
         asked_for(endpoint, "canary", NEAR[endpoint.api], most),
-        replace(probe, spare=True),  # for metrics; then the first alone has a neighbour, one too few
+        replace(
+            probe, spare=True
+        ),  # for metrics; then the first alone has a neighbour, one too few
     )
 
 

@@ -30,7 +30,7 @@ PARAMETERS: Mapping[str, Parameter] = {
     "mix": {name: Choice() for name in MIXES},
     "rounds": {1: Choice(), 2: Choice()},  # the second finds every prompt in the cache
 }
-LIMITS = (1, 3, 7, 16)
+LIMITS = (1, 2, 7, 32)
 LEAVES = ("fin", "rst")
 LEFT_AFTER = 4  # events: the role, and enough text to be known again
 STOP_LENGTH = 5  # characters

@@ -60,9 +60,9 @@ def natural(endpoint: Endpoint, target: Target) -> tuple[Ask, tuple[Option, ...]
 
 
 def limited(endpoint: Endpoint, target: Target) -> tuple[Ask, tuple[Option, ...]]:
-    """A long answer cut early: log-probabilities, and the other name of the limit."""
+    """An answer cut early: log-probabilities, and the other name of the limit."""
     members = ask.usage_members() if endpoint.has("usage") else {}
-    body = ask.template(endpoint, ask.COUNT[endpoint.api], SOME, members)
+    body = ask.template(endpoint, ask.STORY[endpoint.api], SOME, members)
     options = [Option("logprobs", ask.logprobs_members(endpoint, TOP))]
     old, new = LIMIT_NAMES
     if endpoint.api == CHAT and endpoint.limit == old:

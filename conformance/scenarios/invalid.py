@@ -17,7 +17,7 @@ from conformance.target import Endpoint, json_bytes
 
 CONTROL_AFTER = 10
 MOST = 40
-NEIGHBOURS = 1
+NEIGHBOURS = 2
 PACE = 0.02  # seconds between bad requests, so that they meet the neighbours while these run
 UNKNOWN_MODEL = "no-such-model-7f3a"
 TOO_LONG = "context-exceeded"
@@ -90,22 +90,22 @@ def _words(endpoint: Endpoint) -> str:
 
 
 def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[ask.Ask, ...]:
-    """A good one after every tenth bad one; the last but one runs while the last ten come."""
+    """A good one after every tenth bad one; from the twentieth on they are neighbours that run."""
     streamed, plain = (mistakes(endpoint, stream=form) for form in (True, False))
     bad: list[ask.Ask] = []
     for name in streamed:
         bad.append(ask.Ask("refused-stream", streamed[name], generates=False))
         bad.append(ask.Ask("refused-plain", plain[name], stream=False, generates=False))
     assert len(bad) <= MOST
-    good = ask.template(endpoint, ask.HI[endpoint.api], ask.SHORT)
     first, *others = _words_of(endpoint)
+    good = {
+        CONTROL_AFTER: ask.Ask("control", ask.template(endpoint, ask.HI[endpoint.api], ask.SHORT)),
+        MOST - 2 * CONTROL_AFTER: ask.Ask("neighbour", canary(endpoint, others[0], ask.LONG)),
+        MOST - CONTROL_AFTER: ask.Ask("neighbour", canary(endpoint, others[1])),
+    }
     out: list[ask.Ask] = []
     for number, each in enumerate(bad, start=1):
-        out.append(each)
-        if number == MOST - CONTROL_AFTER:
-            out += [ask.Ask("neighbour", canary(endpoint, word)) for word in others]
-        elif number % CONTROL_AFTER == 0 and number < MOST:
-            out.append(ask.Ask("control", good))
+        out += [each, good[number]] if number in good else [each]
     return (*out, ask.Ask("recovery", canary(endpoint, first)))
 
 
@@ -118,17 +118,20 @@ async def drive(driver: Driver, asks: tuple[ask.Ask, ...]) -> Dossier:
     endpoint = driver.endpoint
     skipped = too_much(endpoint)
     sent = [name for name in mistakes(endpoint, stream=True) if name != TOO_LONG or not skipped]
-    alone, neighbours, beside, recovery = _parts(asks, 2 * len(sent))
-    for each in alone:
-        await driver.send(each)
+    *others, recovery = asks
+    sequence = _at_most(others, 2 * len(sent))
     async with driver.connection() as connection:
         async with trio.open_nursery() as nursery:
-            for each in neighbours:
-                nursery.start_soon(driver.send, each)
-            for each in beside[:-1]:
-                await trio.sleep(PACE)
+            beside = 0
+            for each in sequence[:-1]:
+                if each.role == "neighbour":
+                    nursery.start_soon(driver.send, each)
+                    beside += 1
+                    continue
+                if beside == NEIGHBOURS:  # both run: now the bad ones take their time
+                    await trio.sleep(PACE)
                 await driver.send(each)
-            await driver.send(beside[-1], connection=connection)
+            await driver.send(sequence[-1], connection=connection)
         reused = connection.usable
         last = await driver.send(recovery, connection=connection if reused else None)
     if reused and not last.received:
@@ -144,15 +147,15 @@ async def drive(driver: Driver, asks: tuple[ask.Ask, ...]) -> Dossier:
     )
 
 
-def _parts(
-    asks: tuple[ask.Ask, ...], most: int
-) -> tuple[list[ask.Ask], list[ask.Ask], list[ask.Ask], ask.Ask]:
-    """(before the neighbours, they themselves, beside them, recovery); at most so many bad ones."""
-    at = next(place for place, each in enumerate(asks) if each.role == "neighbour")
-    alone, rest = list(asks[:at]), asks[at:-1]
-    left = most - sum(not each.generates for each in alone)
-    neighbours = [each for each in rest if each.generates]
-    return alone, neighbours, [each for each in rest if not each.generates][:left], asks[-1]
+def _at_most(asks: list[ask.Ask], bad: int) -> list[ask.Ask]:
+    """All that are good, and the first so many of the others."""
+    left = bad
+    out = []
+    for each in asks:
+        left -= not each.generates
+        if each.generates or left >= 0:
+            out.append(each)
+    return out
 
 
 INVALID = Scenario(

@@ -55,7 +55,7 @@ def _rungs(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[str, ...]:
 
 
 async def drive(driver: Driver, asks: tuple[ask.Ask, ...]) -> Dossier:
-    """The first settles how the text is asked for; where nothing is accepted it was the only one."""
+    """The first settles how the text is asked for; where that is refused it was the only one."""
     first = await _first(driver)
     if first is None:
         return driver.dossier()

@@ -70,7 +70,9 @@ def _loose(endpoint: Endpoint, *, stream: bool) -> Ask:
     return Ask("control", ask.template(endpoint, prompt, limit, stream=stream), stream)
 
 
-def _cut(control: Ask, role: str, endpoint: Endpoint | None = None, stop: Json = PLACEHOLDER) -> Ask:
+def _cut(
+    control: Ask, role: str, endpoint: Endpoint | None = None, stop: Json = PLACEHOLDER
+) -> Ask:
     """The control under a stop string; for an endpoint that has `n`, two choices of it."""
     assert not isinstance(control.body, bytes)
     choices: dict[str, Json] = {"n": CHOICES} if endpoint and endpoint.has("n") else {}

@@ -53,7 +53,11 @@ def most_of(endpoint: Endpoint) -> int:
 
 
 def asked_for(
-    endpoint: Endpoint, role: str, prompt: str, limit: int, members: Mapping[str, Json] | None = None
+    endpoint: Endpoint,
+    role: str,
+    prompt: str,
+    limit: int,
+    members: Mapping[str, Json] | None = None,
 ) -> Ask:
     return Ask(role, ask.template(endpoint, prompt, limit, members))
 

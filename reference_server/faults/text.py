@@ -74,7 +74,7 @@ TEXT = (
     Fault("parity.text", "a piece comes twice", chunk=nth(Part.CONTENT, 1, _doubled)),
     Fault("parity.text", "the last piece never comes", "tail", chunk=_tail),
     Fault(
-        "parity.text", "leading spaces are lost", "space", chunk=of(Part.CONTENT, _stripped)
+        "text.whitespace", "leading spaces are lost", "leading", chunk=of(Part.CONTENT, _stripped)
     ),
     Fault(
         "utf8.replacement-char",

@@ -150,8 +150,8 @@ def busy(every: int, free: int = 0) -> Callable[[], SeamsFor]:
 
 
 RELUCTANT: Mapping[str, Reluctant] = {
-    "429 on every third request": Reluctant(busy(3, free=8)),
-    "429 on every request": Reluctant(busy(1, free=8)),
+    "429 on every third request": Reluctant(busy(3, free=2)),
+    "429 on every request": Reluctant(busy(1, free=2)),
     "honest 4xx": Reluctant(always(Honest)),
     "silent ignore": Reluctant(always(Ignoring)),
     "reasoning only": Reluctant(always(Thinking)),

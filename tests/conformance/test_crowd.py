@@ -46,9 +46,9 @@ def test_a_word_is_found_by_any_six_of_its_letters_and_not_by_five() -> None:
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_a_crowd_is_sixteen_streams_and_one_control(api: str) -> None:
+def test_a_crowd_is_sixteen_streams(api: str) -> None:
     roles = Counter(ask.role for ask in asks(api))
-    assert roles == {"control": 1, "canary": 6, "left": 4, "limit": 4, "stop": 2}
+    assert roles == {"canary": 6, "left": 4, "limit": 4, "stop": 2}
     assert Counter(ask.role for ask in asks(api, ("stop",))) == roles
     assert Counter(ask.role for ask in asks(api, mix="aborts")) == {"canary": 8, "left": 8}
     assert Counter(ask.role for ask in asks(api, mix="canaries", rounds=2)) == {"canary": 32}

@@ -120,8 +120,6 @@ def test_a_server_that_accepts_everything_costs_few_requests() -> None:
         ("seed", "seed"),
         ("stop", "stop"),
         ("n", "n"),
-        ("tools", "tools"),
-        ("response_format", "response_format"),
         ("max_completion_tokens", "max_completion_tokens"),
     ],
 )
@@ -157,8 +155,35 @@ def test_what_the_target_file_says_is_not_asked_again() -> None:
     )
     assert found.endpoints[0].unsupported == {"tools": "declared off"}
     assert found.endpoints[0].omit == {"seed"}
-    members = {name for each in got for name in each.body or {}}
-    assert not {"tools", "n", "seed"} & members
+    members = [name for each in got for name in each.body or {}]
+    assert not {"tools", "seed"} & {*members}
+    assert members.count("n") == 1  # no question, but an answer to look at
+
+
+def test_a_declared_capability_is_not_taken_away_by_a_refusal() -> None:
+    found, _ = discovered(refusing("n"), apis=(CHAT,), capabilities={"n": True})
+    assert found.endpoints[0].has("n")
+
+
+@pytest.mark.parametrize(
+    "lacking",
+    [("stop",), ("temperature", "usage"), ("seed", "stop", "usage"), ("logprobs", "n")],
+    ids=" ".join,
+)
+def test_refusals_that_name_nothing_are_found_out_by_leaving_out(lacking: tuple[str, ...]) -> None:
+    names = {"usage": "stream_options"}
+
+    def answer(got: Got) -> Say:
+        if any(names.get(each, each) in (got.body or {}) for each in lacking):
+            return refused(400, "bad request")
+        return accepting(got)
+
+    found, got = discovered(answer, apis=(CHAT,))
+    endpoint = found.endpoints[0]
+    assert {*endpoint.unsupported, *endpoint.omit} == {*lacking}
+    assert len([each for each in got if each.body and answer(each).status == 200]) == 5
+    asks = bound(Target(parse_url("http://127.0.0.1")), CHAT)
+    assert len(asks) >= found.requests - 1  # the models list apart
 
 
 def test_an_api_that_is_absent_is_left_out_with_a_note() -> None:
@@ -174,6 +199,8 @@ def test_every_probe_is_recorded_and_none_beyond_the_bound() -> None:
     found, got = discovered(refusing("stop"))
     recorded = sum(len(takes) for each in found.dossiers for takes in each.roles.values())
     assert recorded == len(got) == found.requests
+    (control,) = found.answers[CHAT]
+    assert b"Count from" in control
     target = Target(parse_url("http://127.0.0.1"))
     asks = [ask for api in APIS for ask in bound(target, api)]
     assert found.requests <= len(asks) + len(target.url.bases())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import chain
 
 import pytest
 import trio
@@ -43,7 +42,7 @@ def polite() -> Ran:
 
 
 def captures(ran: Ran) -> list[Capture]:
-    return [c for d in ran.recorded.dossiers for c in chain.from_iterable(d.roles.values())]
+    return [capture for dossier in ran.recorded.dossiers for _, capture in dossier.own()]
 
 
 def test_it_is_another_machine_that_is_asked(polite: Ran) -> None:

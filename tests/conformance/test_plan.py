@@ -12,8 +12,9 @@ from conformance.discovery import bound
 from conformance.dossier import APIS, CHAT, COMPLETIONS
 from conformance.errors import SpecError
 from conformance.findings import Level
-from conformance.plan import Cost, Limits, Plan, make_plan, render
+from conformance.plan import Cost, Limits, Plan, cost_of, make_plan, render
 from conformance.scenarios import SCENARIOS
+from conformance.scenarios.asks import counting
 from conformance.scenarios.invalid import MOST, mistakes
 from conformance.scenarios.scenario import Phase
 from conformance.specs import Case, known_cases
@@ -114,7 +115,7 @@ def test_polite_manners_send_no_malformed_request() -> None:
 @pytest.mark.parametrize(
     ("scenario", "parameters", "said"),
     [
-        ("strem", {}, "provoke.scenario: expected one of stream, "),
+        ("strem", {}, "provoke.scenario: expected one of discovery, "),
         ("stream", {"wariant": 1}, "provoke.with.wariant: expected a parameter of scenario stream"),
         ("stream", {"answer": "shrt"}, "provoke.with.answer: expected one of short, "),
         ("stream", {"answer": ["short"]}, "provoke.with.answer: expected one of short, "),
@@ -140,22 +141,30 @@ def test_quick_is_one_stream_and_one_plain_answer() -> None:
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_the_full_profile_adds_one_crowd_and_a_few_hang_ups(api: str) -> None:
-    endpoint = Endpoint(api)
-    plan = make_plan(KNOWN, [endpoint], Limits(), Cost())
-    refused = len(mistakes(endpoint, stream=True)) * 2
-    probes = len(bound(Target(parse_url("http://127.0.0.1/v1")), api))
-    assert refused <= MOST == 40
-    aborts = sum(job.cost.requests for job in plan.jobs if job.phase is Phase.ABORTS)
-    crowd = sum(job.cost.requests for job in plan.jobs if job.phase is Phase.CROWD)
-    assert plan.cost.requests - refused - aborts - crowd + probes <= 60
-    assert (crowd, aborts) <= (17, 25)  # most of the latter are left after a few events
+def test_every_check_of_an_api_fits_60_generations_and_40_refusals(api: str) -> None:
+    endpoint = _answered(Endpoint(api))
+    asked = cost_of(bound(Target(parse_url("http://127.0.0.1/v1")), api))
+    cost = make_plan(KNOWN, [endpoint], Limits(), asked).cost
+    assert len(mistakes(endpoint, stream=True)) * 2 <= MOST == 40
+    assert (cost.refused, asked.generations) == (40, 5)
+    assert cost.generations <= 60
+    assert cost.requests <= 60 + 40 + 40  # and what is sent again without a refused member
+
+
+def test_an_answer_that_several_want_is_paid_for_once() -> None:
+    long = {"answer": "long"}
+    cases = [case(scenario="stop-cut", parameters=long), case("a.c", "crowd")]
+    first, second = (job.cost for job in planned(*cases).jobs)
+    (alone,) = (job.cost for job in planned(cases[1]).jobs)
+    assert alone.generations == second.generations + 1 == 17
+    known = make_plan(cases, [_answered(BOTH[0])], Limits(), Cost())
+    assert known.jobs[0].cost.generations == first.generations - 1
 
 
 @pytest.mark.parametrize("lacking", CAPABILITIES)
 @pytest.mark.parametrize("api", APIS)
 def test_what_discovery_takes_away_never_makes_a_plan_dearer(api: str, lacking: str) -> None:
-    whole = make_plan(KNOWN, [Endpoint(api)], Limits(), Cost())
+    whole = make_plan(KNOWN, [_answered(Endpoint(api))], Limits(), Cost())
     full = {job.name: job.cost for job in whole.jobs}
     poor = Endpoint(
         api,
@@ -164,9 +173,15 @@ def test_what_discovery_takes_away_never_makes_a_plan_dearer(api: str, lacking: 
         omit=frozenset({"seed", "temperature"}),
         unsupported={lacking: "no"},
     )
-    for job in make_plan(KNOWN, [poor], Limits(), Cost()).jobs:
+    for job in make_plan(KNOWN, [_answered(poor)], Limits(), Cost()).jobs:
         assert job.cost.requests <= full[job.name].requests
+        assert job.cost.generations <= full[job.name].generations
         assert job.cost.tokens <= full[job.name].tokens
+
+
+def _answered(endpoint: Endpoint) -> Endpoint:
+    """As discovery leaves it: with an answer that all scenarios share."""
+    return replace(endpoint, answered=frozenset({counting(endpoint, "control").rendered()}))
 
 
 def test_every_shipped_case_has_a_scenario_that_takes_its_parameters() -> None:

@@ -103,7 +103,7 @@ def test_a_report_of_nothing_but_429_says_that_nothing_was_tested() -> None:
 
 
 def test_a_429_now_and_then_is_a_test_of_less_and_says_how_much() -> None:
-    report = report_of("429 on every third request")
+    _, report = run("429 on every third request", "--api", "chat", "--min-conclusive", "100")
     assert report.exit == 1
     assert "must checks were conclusive" in report.problems[0]
 

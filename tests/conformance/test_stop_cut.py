@@ -15,6 +15,7 @@ from conformance.specs import known_cases
 from reference_server.engine.interface import Work
 from reference_server.faults import glyphs, stops
 from reference_server.faults.fault import Fault, Place
+from reference_server.faults.table import FAULTS
 from reference_server.wire.errors import ApiError, invalid
 from tests.fault_matrix import BROKEN, results, run
 
@@ -47,13 +48,40 @@ def test_a_clean_server_passes_every_check_of_stop_strings_and_characters() -> N
     assert verdicts == [Verdict.PASS] * 2 * len(wanted)
 
 
-def test_controls_stand_before_and_after_and_agree() -> None:
-    for dossier in (each for each in clean().dossiers if each.scenario == "stop-cut"):
-        first, last = dossier.roles["control"]
+def test_a_control_stands_before_and_a_near_miss_that_left_the_text_whole_is_the_second() -> None:
+    dossiers = [each for each in clean().dossiers if each.scenario == "stop-cut"]
+    assert len(dossiers) == 4
+    for dossier in dossiers:
+        first, near = dossier.roles["control"][0], dossier.roles["near"][0]
         ends = [capture.end.at or 0.0 for takes in dossier.roles.values() for capture in takes]
         assert first.end.at == min(ends)
-        assert last.end.at == max(ends)
-        assert read(first, api=dossier.api).text == read(last, api=dossier.api).text != ""
+        assert read(first, api=dossier.api).text == read(near, api=dossier.api).text != ""
+
+
+def test_where_a_near_miss_does_not_leave_the_text_whole_a_control_is_sent_again() -> None:
+    recorded = run([FAULTS["stop.near-miss:limit"]], "--select", "stop.near-miss")
+    for dossier in (each for each in recorded.dossiers if each.scenario == "stop-cut"):
+        if dossier.parameters["answer"] == "long":
+            first, last = dossier.roles["control"]
+            assert dossier.shared("control") == 1
+            assert (last.sent_at or 0.0) >= (dossier.roles["near"][0].end.at or 0.0)
+            assert read(first, api=dossier.api).text == read(last, api=dossier.api).text
+            assert "first" not in dossier.roles
+
+
+def test_the_controls_of_the_characters_are_the_pair_s_where_a_schema_holds() -> None:
+    (chat,) = (
+        each for each in clean().dossiers
+        if (each.api, each.scenario, each.parameters.get("answer"))
+        == ("chat", "stop-cut", "characters")
+    )  # fmt: skip
+    (pair,) = (
+        each for each in clean().dossiers
+        if (each.api, each.scenario, each.parameters.get("answer"))
+        == ("chat", "pair", "characters")
+    )  # fmt: skip
+    assert chat.shared("control") == len(chat.roles["control"]) == 2
+    assert set(chat.roles["control"]) <= {*pair.roles["stream"], *pair.roles["plain"]}
 
 
 def test_the_long_text_is_cut_in_every_way_and_the_characters_where_they_are_wide() -> None:
