@@ -126,7 +126,7 @@ async def settled(driver: Driver, target: Target) -> tuple[Endpoint, dict[str, J
         asked, options = several(driver.endpoint, target)
         found = await settle(line.send, asked, options)
         _file(driver, asked.role, found)
-        driver.endpoint = _with(driver.endpoint, target, lacking | found.refused)
+        driver.endpoint = _with(driver.endpoint, target, {**lacking, **found.refused})
         reused = await line.control(ask.counting(driver.endpoint, CONTROL))
     return driver.endpoint, {"reused": reused}
 

@@ -60,15 +60,16 @@ async def settle(send: Send, ask: Ask, options: Sequence[Option]) -> Settled:
     said: dict[frozenset[str], str] = {}
     for kept in _largest_first(options):
         names = frozenset(option.name for option in kept)
-        reading = await _refusal(send, ask, kept)
-        if not isinstance(reading, Reading):
-            return Settled(reading, _blamed(names, options, said))
+        capture = await send(_with(ask, kept))
+        reading = read(capture)
+        if not kept or not refused(reading):
+            return Settled(capture, _blamed(names, options, said))
         said[names] = refusal(reading)
         named = _named(reading, kept)
         if named is not None:
             rest = await settle(send, ask, [each for each in options if each is not named])
             return replace(rest, refused={**rest.refused, named.name: refusal(reading)})
-    return Settled(reading.capture, _blamed(frozenset(), options, said))
+    raise AssertionError("the empty set is the last to be sent")
 
 
 def _largest_first(options: Sequence[Option]) -> Iterator[tuple[Option, ...]]:
@@ -84,15 +85,12 @@ def _blamed(
     return {name: said.get(kept | {name}, "refused") for name in left}
 
 
-async def _refusal(send: Send, ask: Ask, options: tuple[Option, ...]) -> Reading | Capture:
-    """The refusal of the ask with these options, or the capture of what is none."""
+def _with(ask: Ask, options: tuple[Option, ...]) -> Ask:
     body = ask.body
     assert not isinstance(body, bytes)
     for option in options:
         body = option.on(body)
-    capture = await send(replace(ask, body=body))
-    reading = read(capture)
-    return reading if refused(reading) else capture
+    return replace(ask, body=body)
 
 
 def _named(reading: Reading, options: tuple[Option, ...]) -> Option | None:
