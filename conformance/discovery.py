@@ -22,7 +22,7 @@ from conformance.scenarios.dialect import LIMIT_NAMES, OPTIONAL
 from conformance.scenarios.driver import BOUNDS, Driver
 from conformance.scenarios.settling import refused
 from conformance.script import Clocks, Exchange
-from conformance.target import CAPABILITIES, Endpoint, Target, request_bytes
+from conformance.target import CAPABILITIES, Endpoint, Target, is_keyed, request_bytes
 
 MODEL_AT_MOST = 512
 LISTED = 8  # models of a long list that are kept
@@ -145,7 +145,13 @@ class Discovery:
     # -- one API ------------------------------------------------------------------------------
 
     async def _api(self, api: str, model: str, base: str | None) -> _Settled:
-        endpoint = Endpoint(api, model=model, seed=self.target.seed, extra=self.target.extra)
+        endpoint = Endpoint(
+            api,
+            model=model,
+            seed=self.target.seed,
+            extra=self.target.extra,
+            keyed=is_keyed(self.target, self.fields),
+        )
         driver = Driver(
             self.recorder,
             self.target,

@@ -26,6 +26,7 @@ from conformance.target import Endpoint
 # Roles whose requests may rightly be refused.
 MAY_BE_REFUSED = ("probe", "refused-stream", "refused-plain")
 NO_EXCHANGE_OF_THE_API = ("models",)
+KEY = "key"  # what a check needs that tries a wrong one
 NO_ANSWER = "http.no-answer"  # the check that a death of the target is a failure of
 
 
@@ -83,7 +84,7 @@ def results_for(
     setup: Setup, cases: Sequence[Case], recorded: Recorded, dossiers: Sequence[Dossier]
 ) -> list[Result]:
     """One result for every case and API, those included that nothing was recorded for."""
-    policy = Policy(setup.clients, _unsupported(recorded))
+    policy = Policy(setup.clients, _unsupported(setup, recorded))
     judged = judge(dossiers, cases, policy, setup.known)
     results = {(each.id, each.api): each for each in judged}
     refused, broken = _refused(dossiers), _broken(dossiers)
@@ -176,11 +177,12 @@ def _why(
     return result.reason
 
 
-def _unsupported(recorded: Recorded) -> Mapping[tuple[str, str], str]:
+def _unsupported(setup: Setup, recorded: Recorded) -> Mapping[tuple[str, str], str]:
+    keyless = {} if setup.keyed else {KEY: "none was given"}
     return {
         (endpoint.api, name): said
         for endpoint in recorded.endpoints
-        for name, said in endpoint.unsupported.items()
+        for name, said in {**endpoint.unsupported, **keyless}.items()
     }
 
 

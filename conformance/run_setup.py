@@ -29,6 +29,7 @@ from conformance.target import (
     Endpoint,
     Target,
     Url,
+    is_keyed,
     load_target,
     parse_header,
     parse_url,
@@ -70,6 +71,11 @@ class Setup:
         """The door of another server, e.g. of its metrics."""
         return door_beside(self.door, url)
 
+    @property
+    def keyed(self) -> bool:
+        """Do the requests carry a credential?"""
+        return is_keyed(self.target, self.fields)
+
     def profiles(self, apis: Sequence[str]) -> dict[str, Profile | None]:
         """The profile of each API: the one asked for, else `must-<api>` unless ids are chosen."""
         if self.profile is None and self.selection.select:
@@ -100,11 +106,10 @@ class Setup:
         for api in self.apis or APIS:
             asks = bound(self.target, api, quick=self.quick)
             cost += cost_of(asks)
-            endpoint = Endpoint(
-                api, extra=self.target.extra, unsupported=_declared_off(self.target)
-            )
-            answered = {ask.rendered() for ask in asks if ask.role == CONTROL}
-            endpoints.append(replace(endpoint, answered=frozenset(answered)))
+            answered = frozenset(ask.rendered() for ask in asks if ask.role == CONTROL)
+            off = _declared_off(self.target)
+            endpoint = Endpoint(api, extra=self.target.extra, unsupported=off, keyed=self.keyed)
+            endpoints.append(replace(endpoint, answered=answered))
         return self.plan(endpoints, cost)
 
 

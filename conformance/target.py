@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, quote, urlencode, urlsplit
 from conformance.capture import Json
 from conformance.dossier import PATHS
 from conformance.errors import SpecError, UsageError
+from conformance.masking import CREDENTIAL_FIELDS
 from conformance.plainyaml import Node, read_file
 from conformance.schema import load_schema, validate
 from conformance.specs import specs_dir
@@ -26,6 +27,8 @@ CAPABILITIES = (
     "usage", "logprobs", "n", "tools", "stop", "echo", "seed", "max_completion_tokens",
     "response_format",
 )  # fmt: skip
+
+WRONG_KEY = "streamproof-wrong-key"
 
 # RFC 9110 section 5.6.2 "token", and section 5.5: a value holds no CR, LF or NUL.
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -127,6 +130,7 @@ class Endpoint:
     extra: Mapping[str, Json] = field(default_factory=dict)
     context: int | None = None
     listed: tuple[str, ...] = ()
+    keyed: bool = False  # requests carry a credential
     answered: frozenset[bytes] = frozenset()  # bodies whose whole answer all scenarios may use
 
     def has(self, capability: str) -> bool:
@@ -299,6 +303,27 @@ def request_bytes(
     lines = [f"{'GET' if body is None else 'POST'} {target.request_target(path)} HTTP/1.1"]
     lines += [f"{name}: {value}" for name, value in fields]
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b"")
+
+
+def is_keyed(target: Target, secrets: Iterable[tuple[str, str]]) -> bool:
+    """Does any field carry a credential?"""
+    return any(name.lower() in CREDENTIAL_FIELDS for name, _ in (*secrets, *target.headers))
+
+
+def with_wrong_key(
+    target: Target, secrets: Iterable[tuple[str, str]]
+) -> tuple[Target, tuple[tuple[str, str], ...]]:
+    """Target and secrets with another word for every credential; its scheme stays."""
+    headers, ours = (tuple(map(_wrong, fields)) for fields in (target.headers, secrets))
+    return replace(target, headers=headers), ours
+
+
+def _wrong(field: tuple[str, str]) -> tuple[str, str]:
+    name, value = field
+    if name.lower() not in CREDENTIAL_FIELDS:
+        return field
+    scheme, space, _ = value.strip().partition(" ")
+    return name, f"{scheme} {WRONG_KEY}" if space else WRONG_KEY
 
 
 def json_bytes(value: Json) -> bytes:

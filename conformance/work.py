@@ -20,7 +20,7 @@ from conformance.reading import Reading
 PATIENCE = 2.0  # seconds within which work has to stop
 SLACK = 0.5  # what a scrape, or an event that was on its way, may blur
 EDGE = 0.15  # seconds around a neighbour's coming and going in which samples say nothing
-GAUGE, COUNTER = "running", "generated_tokens"
+GAUGE, COUNTER, WAITING = "running", "generated_tokens", "waiting"
 LEAST_GAPS, CLEAR = 10, 0.9
 LEAST_RATIO = 1.25  # of a neighbour's gaps, in company to alone
 

@@ -15,7 +15,7 @@ from conformance.findings import Result, Verdict
 from conformance.judge import Policy, judge
 from conformance.options import OneLineParser
 from conformance.run import execute
-from conformance.run_options import configure
+from conformance.run_options import DEFAULT_KEY, configure
 from conformance.run_report import Recorded
 from conformance.run_setup import setup_from_args
 from conformance.specs import known_cases
@@ -26,6 +26,7 @@ from reference_server.faults.table import FAULTS, seams_for
 from reference_server.wire.server import Server, Settings
 
 STEP_S = 0.01
+KEY = "sk-matrix"  # so that a wrong one is tried as well
 MATRIX = Path(__file__).parent / "data" / "fault-matrix.md"
 CASES = {case.id: case for case in known_cases()}
 NOT_CAUGHT = "**not caught**"
@@ -38,7 +39,7 @@ def run(faults: Sequence[Fault], *words: str) -> Recorded:
 
     async def main() -> None:
         bridge = Bridge(ScriptedEngine(16, seed=7), STEP_S)
-        server = Server(bridge, Settings(), seams=seams_for(faults))
+        server = Server(bridge, Settings(api_key=KEY), seams=seams_for(faults))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(bridge.run)
             listeners = await nursery.start(trio.serve_tcp, server.serve_connection, 0)
@@ -46,7 +47,8 @@ def run(faults: Sequence[Fault], *words: str) -> Recorded:
             configure(parser)
             port = listeners[0].socket.getsockname()[1]
             args = parser.parse_args([f"http://127.0.0.1:{port}/v1", *words])
-            await execute(setup_from_args(args, {}), recorded, lambda line: None)
+            made = setup_from_args(args, {DEFAULT_KEY: KEY})
+            await execute(made, recorded, lambda line: None)
             nursery.cancel_scope.cancel()
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))

@@ -45,6 +45,7 @@ class Run:
     stops: tuple[str, ...]
     cut: tuple[int, int] | None  # of the control's text; None: no stop string stands in it
     fate: Fate
+    choice: int = 0
 
     @property
     def is_exact(self) -> bool:
@@ -52,14 +53,14 @@ class Run:
         return self.fate is Fate.EXACT and (self.cut is None or self.said.finish == "stop")
 
 
-def said(reading: Reading) -> Said | None:
-    """A whole answer, None for anything else."""
+def said(reading: Reading, index: int = 0) -> Said | None:
+    """One choice of a whole answer, None for anything else."""
     if reading.form is Form.PLAIN:
-        plain = next((c for c in reading.plain_choices if c.index == 0), None)
+        plain = next((c for c in reading.plain_choices if c.index == index), None)
         if plain is None or not isinstance(plain.finish_reason, str):
             return None
         return Said(plain.text, plain.finish_reason, (plain.text,))
-    life = next((life for life in expected(reading) if life.index == 0), None)
+    life = next((life for life in expected(reading) if life.index == index), None)
     if life is None or reading.outcome not in ENDED or not is_legible(reading):
         return None
     if finish_of(life) is None:
@@ -105,15 +106,15 @@ def _thinks(reading: Reading) -> bool:
     return any(c.carries for life in expected(reading) for _, c in life.pieces)
 
 
-def run_of(trial: Trial, role: str) -> Run | Abstain:
-    """The answer of that role, or why nothing can be said about it."""
+def run_of(trial: Trial, role: str, index: int = 0) -> Run | Abstain:
+    """The answer of that role (one choice of it), or why nothing can be said about it."""
     control = controls(trial)
     if isinstance(control, Abstain):
         return control
     reading = next(iter(trial.readings.get(role, ())), None)
     if reading is None:
         return Abstain("mat", "the control's text has no such place")
-    whole = said(reading)
+    whole = said(reading, index)
     if whole is None:
         return _not_whole(reading)
     stops = stop_strings(reading)
@@ -123,7 +124,7 @@ def run_of(trial: Trial, role: str) -> Run | Abstain:
     became = fate(control.first.text, whole.text, stops)
     if became is Fate.ELSEWHERE:
         return Abstain("det", "the text left its control before the place under test")
-    return Run(role, reading, whole, stops, cut, became)
+    return Run(role, reading, whole, stops, cut, became, index)
 
 
 def _not_whole(reading: Reading) -> Abstain:
@@ -148,7 +149,7 @@ def honoured(trial: Trial) -> bool:
 def finding(run: Run, rule: str, message: str) -> Finding:
     """At the last text of an answer: there it left what it ought to be. No event: all of it."""
     reading = run.reading
-    life = next((life for life in expected(reading) if life.index == 0), None)
+    life = next((life for life in expected(reading) if life.index == run.choice), None)
     at = max((at for at, c in life.pieces if c.text), default=None) if life else None
     if at is None:
         return Finding(rule, message, role=run.role)

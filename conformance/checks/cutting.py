@@ -198,6 +198,31 @@ def stop_several(trial: Trial) -> Findings:
         yield finding(run, "S10", f"with {listed} the text does not end before the first of them")
 
 
+def stop_per_choice(trial: Trial) -> Findings:
+    """S16: each of several choices ends before the stop strings, for itself.
+
+    They are of one likeliest text, so the first is what the others are measured by.
+    """
+    first = run_of(trial, "several")
+    if isinstance(first, Abstain):
+        yield first
+        return
+    count = first.reading.n or 1
+    if count < 2:
+        yield Abstain("not-seen", "several choices of one likeliest text were not to be had")
+        return
+    if not first.is_exact:
+        yield Abstain("not-seen", "not even the first choice is cut rightly")
+        return
+    for index in range(1, count):
+        run = run_of(trial, "several", index)
+        if isinstance(run, Abstain):
+            yield run
+        elif not run.is_exact:
+            said = f"choice {index} is {run.fate.value}, finish {run.said.finish!r:.40}"
+            yield finding(run, "S16", f"{said}; choice 0 ends where the stop string begins")
+
+
 def stop_first_text(trial: Trial) -> Findings:
     """S11: stopped at once, an answer has no text, and is as complete as any other."""
     run, single = run_of(trial, "first"), run_of(trial, "cut")

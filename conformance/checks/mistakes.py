@@ -16,8 +16,9 @@ from conformance.reading import Form, Reading
 FORMS = ("refused-stream", "refused-plain")
 CONTROLS = ("control", "recovery")
 MALFORMED, UNKNOWN_MODEL, TOO_LONG = "json-cut", "unknown-model", "context-exceeded"
+WRONG_KEY = "wrong-key"
 MISSING = ("messages-missing", "prompt-missing", "role-missing")
-NOT_WRONG_TYPES = (MALFORMED, UNKNOWN_MODEL, TOO_LONG, *MISSING)
+NOT_WRONG_TYPES = (MALFORMED, UNKNOWN_MODEL, TOO_LONG, WRONG_KEY, *MISSING)
 
 # The OpenAPI document gives the chat route's limit no minimum: llama.cpp's "no limit" is no lie.
 _OPEN = {("chat", "limit-negative")}
@@ -29,6 +30,7 @@ _OPTIONAL = (
 
 # Authentication, timeouts, rate limits, overload: these say nothing about the request.
 BUSY = (401, 403, 407, 408, 425, 429, 503)
+_BUT_A_KEY = tuple(status for status in BUSY if status not in (401, 403))
 _ANSWER = (Form.STREAM, Form.PLAIN)
 _DEAD = (Outcome.STALLED, Outcome.EMPTY)
 
@@ -70,7 +72,7 @@ def bad_requests(trial: Trial, *names: str) -> Iterator[Bad]:
 
 def _fair(trial: Trial, *names: str) -> tuple[list[Bad], list[Abstain]]:
     """Those whose answer is about the request, and what to say of the others."""
-    bads = list(bad_requests(trial, *names))
+    bads = [bad for bad in bad_requests(trial, *names) if bad.name != WRONG_KEY]  # X04 tells
     fair = [bad for bad in bads if bad.reading.status not in (None, *BUSY)]
     busy = sorted({str(bad.reading.status) for bad in bads if bad.reading.status in BUSY})
     why = [Abstain("rate", f"status {', '.join(busy)}")] if busy else []
@@ -143,6 +145,23 @@ def err_wrong_types(trial: Trial) -> Findings:
         name = said.message.split(" ")[0] if isinstance(said, Finding) else ""
         lesser = name in _OPTIONAL or (trial.dossier.api, name) in _OPEN
         yield replace(said, level=Level.SHOULD) if isinstance(said, Finding) and lesser else said
+
+
+def err_wrong_key(trial: Trial) -> Findings:
+    """X04: who has the wrong key is told so, and gets nothing."""
+    bads = list(bad_requests(trial, WRONG_KEY))
+    if not bads:
+        yield Abstain("not-seen", "no key was given")
+    for bad in bads:
+        status = bad.reading.status
+        if status is None:
+            yield Abstain("net", "no answer")
+        elif status in _BUT_A_KEY:
+            yield Abstain("rate", f"status {status}")
+        elif status not in (401, 403):
+            refused = 400 <= status < 500
+            said = f"a wrong key is answered with {status}, expected 401 or 403"
+            yield bad.finding("X04", said, Level.SHOULD if refused else None)
 
 
 def err_client_mistake_5xx(trial: Trial) -> Findings:

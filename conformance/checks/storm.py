@@ -31,6 +31,41 @@ def abort_storm(trial: Trial) -> Findings:
     yield from _held(trial, left, after[0])
 
 
+def abort_queued(trial: Trial) -> Findings:
+    """A04: who left while it had to wait is not served later.
+
+    The sign is a counter of tokens that grows when everybody has long left.
+    """
+    if (abstain := trial.abstain) is not None:
+        yield abstain
+        return
+    left, after = trial.readings.get("hung-up", ()), trial.readings.get("after", ())
+    begun = min((each.capture.connected_at or 0.0 for each in left), default=0.0)
+    gone = max((each.capture.end.at or 0.0 for each in left), default=0.0)
+    base = work.baseline(trial.dossier.samples, begun)
+    if base is None or not base.steady or work.COUNTER not in base.values or not after:
+        yield Abstain("oracle", "no metrics that tell")
+        return
+    level = base.values.get(work.WAITING, 0.0)
+    during = [each.values for each in trial.dossier.samples if begun <= each.at <= gone]
+    early = [each for each in left if not each.capture.received]
+    if not early or all(values.get(work.WAITING, 0.0) <= level for values in during):
+        yield Abstain("oracle", "nothing shows that anybody had to wait")
+        return
+    end = after[0].capture.end.at or gone
+    late = [each for each in trial.dossier.samples if each.at > end + work.EDGE]
+    counts = [each.values.get(work.COUNTER, 0.0) for each in late]
+    if len(late) < 2:
+        yield Abstain("oracle", "too few samples after the storm")
+    elif counts[-1] > counts[0]:
+        since = late[-1].at - gone
+        if since < work.PATIENCE + work.SLACK:
+            yield Abstain("oracle", f"work went on {since:.1f} s later: too close to tell")
+        else:
+            said = f"{since:.1f} s after everybody had left tokens are generated"
+            yield Finding("A04", said, role="hung-up", take=left.index(early[0]))
+
+
 def _later(before: Reading, after: Reading) -> Iterator[Finding]:
     first, second = _wait(before), _wait(after)
     if first is not None and second is not None and second > TIMES * first + MORE:

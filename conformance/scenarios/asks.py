@@ -43,6 +43,7 @@ class Ask:
 
     `generates`: False for a request that ought to be refused. `attempt`: it may be refused, and
     then another of these is sent in its place. `spare`: sent only where a dearer one is not.
+    `wrong_key`: with another credential than the user's.
     """
 
     role: str
@@ -51,6 +52,7 @@ class Ask:
     generates: bool = True
     attempt: bool = False
     spare: bool = False
+    wrong_key: bool = False
 
     def rendered(self) -> bytes:
         """The body's bytes."""

@@ -15,7 +15,7 @@ from conformance.recorder import ANSWERED, Connection, Recorder
 from conformance.scenarios.asks import Ask
 from conformance.scenarios.meter import Meter
 from conformance.script import Bounds, Clocks, Exchange, Leave, Slow
-from conformance.target import Endpoint, Target, request_bytes
+from conformance.target import Endpoint, Target, request_bytes, with_wrong_key
 
 # What a hostile server can make a run keep, for each of its one or two hundred exchanges.
 BOUNDS = Bounds(body=2 * 1024 * 1024, event=1024 * 1024, reads=20_000)
@@ -181,13 +181,11 @@ class Driver:
 
     def _script(self, ask: Ask, linger: float) -> Exchange:
         accept = "text/event-stream" if ask.stream else "application/json"
-        request = request_bytes(
-            self._target,
-            self.endpoint.path,
-            ask.rendered(),
-            secrets=self._secret_fields,
-            accept=accept,
-        )
+        target, secrets = self._target, self._secret_fields
+        if ask.wrong_key:
+            target, secrets = with_wrong_key(target, secrets)
+        path, body = self.endpoint.path, ask.rendered()
+        request = request_bytes(target, path, body, secrets=secrets, accept=accept)
         return Exchange(
             (request,),
             events=ask.stream,

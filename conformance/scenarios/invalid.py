@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import trio
 
@@ -21,6 +22,8 @@ NEIGHBOURS = 2
 PACE = 0.02  # seconds between bad requests, so that they meet the neighbours while these run
 UNKNOWN_MODEL = "no-such-model-7f3a"
 TOO_LONG = "context-exceeded"
+WRONG_KEY = "wrong-key"  # in place of the mistake that the fewest servers look at
+LEAST = "penalty-range"
 MOST_CONTEXT = 32_768  # tokens; filling a longer context costs more than the answer is worth
 BEYOND = 64  # words more than the context holds tokens
 
@@ -71,6 +74,9 @@ def mistakes(endpoint: Endpoint, *, stream: bool) -> dict[str, Mapping[str, Json
         bodies[name] = {**good, **wrong}
     usage = ask.usage_members() if stream and endpoint.has("usage") else {}
     too_long = ask.template(endpoint, _words(endpoint), ask.SHORT, usage, stream=stream)
+    if endpoint.keyed:
+        bodies = {WRONG_KEY if name == LEAST else name: body for name, body in bodies.items()}
+        bodies[WRONG_KEY] = good
     return {**bodies, TOO_LONG: too_long}
 
 
@@ -94,8 +100,10 @@ def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[ask.Ask, ..
     streamed, plain = (mistakes(endpoint, stream=form) for form in (True, False))
     bad: list[ask.Ask] = []
     for name in streamed:
-        bad.append(ask.Ask("refused-stream", streamed[name], generates=False))
-        bad.append(ask.Ask("refused-plain", plain[name], stream=False, generates=False))
+        wrong = ask.Ask(
+            "refused-stream", streamed[name], generates=False, wrong_key=name == WRONG_KEY
+        )
+        bad += [wrong, replace(wrong, role="refused-plain", body=plain[name], stream=False)]
     assert len(bad) <= MOST
     first, *others = _words_of(endpoint)
     good = {

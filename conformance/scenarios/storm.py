@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import trio
 
@@ -19,9 +19,10 @@ from conformance.script import Leave
 from conformance.target import Endpoint
 
 PARAMETERS: Mapping[str, Parameter] = {"hang_ups": {8: Choice(), 50: Choice()}}
-LIMIT = 256  # tokens of the answers that are left
+LIMIT = 512  # tokens of the answers that are left
 CHOICES = 4  # of each, where they are to be had: many more than most servers have places for
-MOMENTS = 4  # they leave after 0, 1, 2 or 3 events; 0: as soon as the request is out
+CYCLE = 8
+STAY = 0.5  # seconds for which the first half holds its places
 
 
 def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[Ask, ...]:
@@ -47,12 +48,12 @@ async def drive(driver: Driver, asks: tuple[Ask, ...]) -> Dossier:
     await driver.shared(before)
     async with driver.watched():
         await trio.sleep(pause)
-        async with trio.open_nursery() as nursery:
-            for number, each in enumerate(storm):
-                nursery.start_soon(_hang_up, driver, each, number)
+        await _all_leave(driver, storm)
         await _settle(driver)
         await driver.send(after)
         await trio.sleep(3 * pause)
+        if driver.samples and not _is_level(driver):
+            await trio.sleep(work.SLACK)
     return driver.dossier()
 
 
@@ -61,14 +62,45 @@ async def _settle(driver: Driver) -> None:
     until = driver.now() + work.PATIENCE
     while driver.now() < until:
         await trio.sleep(2 * INTERVAL)
-        levels = [each.values.get(work.GAUGE) for each in driver.samples]
-        if levels and levels[0] is not None and levels[-1] == levels[0]:
+        if _is_level(driver):
             return
 
 
-async def _hang_up(driver: Driver, asked: Ask, number: int) -> None:
+def _is_level(driver: Driver) -> bool:
+    """Is the gauge back where it was?"""
+    levels = [each.values.get(work.GAUGE) for each in driver.samples]
+    return bool(levels) and levels[0] is not None and levels[-1] == levels[0]
+
+
+async def _all_leave(driver: Driver, storm: Sequence[Ask]) -> None:
+    """Who stays comes first, so that the others find the places taken, if there are so few."""
+    numbered = [(number % CYCLE, each) for number, each in enumerate(storm)]
+    async with trio.open_nursery() as nursery:
+        seated = []
+        for number, each in numbered:
+            if number < CYCLE // 2:
+                seated.append(trio.Event())
+                nursery.start_soon(_hang_up, driver, each, number, seated[-1])
+        with trio.move_on_after(STAY / 2):
+            for begun in seated:
+                await begun.wait()
+        for number, each in numbered:
+            if number >= CYCLE // 2:
+                nursery.start_soon(_hang_up, driver, each, number, trio.Event())
+
+
+async def _hang_up(driver: Driver, asked: Ask, number: int, begun: trio.Event) -> None:
+    await driver.send(asked, leave=_leave(number), begun=begun)
+
+
+def _leave(number: int) -> Leave:
+    """Half stay for a while; behind them, served or waiting, two leave soon and two at once."""
     how = ("fin", "rst")[number % 2]
-    await driver.send(asked, leave=Leave(how, events=number // 2 % MOMENTS))
+    if number < CYCLE // 2:
+        return Leave(how, seconds=STAY)
+    if number < CYCLE - 2:
+        return Leave(how, events=1 + number % 2)
+    return Leave(how, events=0)
 
 
 STORM = Scenario(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from reference_server.engine.interface import Delta, Event, Failure
+from reference_server.engine.interface import Delta, Done, Event, Failure, Work
 from reference_server.faults.fault import Fault, Place, Sent
 from reference_server.seams import AT_ONCE, After, Document, Part, Slow
 from reference_server.wire import sse_writer
@@ -13,6 +13,7 @@ from reference_server.wire import sse_writer
 LATE = 6.0  # seconds
 BEAT = 0.004  # seconds: less than a step, so that there is some silence to fill
 MANY = 6  # hang-ups
+PLACES = 16  # choices that are served at once
 LATE_SHARE = 0.6  # of the tokens that were asked for
 ON = After(seconds=math.inf)
 Rule = Callable[[Place, str, bool], After]
@@ -41,6 +42,31 @@ def _early(how: str, began: bool) -> bool:
 
 def _begun(how: str, began: bool) -> bool:
     return began
+
+
+def _several(place: Place, how: str, began: bool) -> After:
+    """With several choices a hang-up is not noticed."""
+    return ON if place.choices > 1 else AT_ONCE
+
+
+def _asked(place: Place, work: Work) -> Work:
+    """Keeps the books of the choices that are under way."""
+    place.shared["there"] = place.shared.get("there", 0) + work.n
+    place.memory["n"] = work.n
+    return work
+
+
+def _ended(place: Place, event: Event) -> Iterable[Event]:
+    if isinstance(event, Done | Failure):
+        place.shared["there"] -= place.memory.pop("n", 0)
+    return (event,)
+
+
+def _queued(place: Place, how: str, began: bool) -> After:
+    """Who leaves the queue is served all the same."""
+    mine = place.memory.pop("n", 0)
+    place.shared["there"] = place.shared.get("there", 0) - mine
+    return ON if not began and place.shared["there"] >= PLACES else AT_ONCE
 
 
 def _from_the(count: int, after: After) -> Rule:
@@ -113,6 +139,13 @@ FAULTS = (
     Fault(
         "abort.rst", "A reset is noticed six seconds late", "late",
         hung_up=_if(After(seconds=LATE), _rst),
+    ),
+    Fault(
+        "abort.rst", "With several choices a hang-up is not noticed", "several", hung_up=_several
+    ),
+    Fault(
+        "abort.queued", "Who leaves the queue is served all the same",
+        work=_asked, event=_ended, hung_up=_queued,
     ),
     Fault(
         "abort.before-headers", "A hang-up is noticed only once the answer has begun",

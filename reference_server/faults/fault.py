@@ -54,6 +54,7 @@ class Fault:
     id: str
     title: str
     variant: str = ""
+    authorised: Callable[[Place, bool], bool] | None = None
     request: Callable[[Place, bytes], bytes] | None = None
     work: Callable[[Place, Work], Work] | None = None
     event: Callable[[Place, Event], Iterable[Event]] | None = None
@@ -92,6 +93,12 @@ class FaultySeams(Seams):
         ]
         self._seen: Counter[tuple[int, str, Part | None]] = Counter()
         self._streaming = False
+
+    def authorised(self, right: bool) -> bool:
+        for number, fault in enumerate(self._faults):
+            if fault.authorised:
+                right = fault.authorised(self._at(number, "authorised", Part.HEAD), right)
+        return right
 
     def request(self, body: bytes) -> bytes:
         for number, fault in enumerate(self._faults):

@@ -99,6 +99,13 @@ class WithinOnePiece(Gate):
         return 0
 
 
+class Blind(Gate):
+    """Nothing is ever found."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        super().__init__(())
+
+
 class AtStartOfPiece(Gate):
     """A stop string counts only where a piece begins, as if it were a list of tokens."""
 

@@ -155,6 +155,11 @@ def _empty_if_long(place: Place, answer: Answer) -> Answer:
     return replace(answer, status=200, body=body, content_type=kind)
 
 
+def _as(status: int) -> Callable[[Place, Answer], Answer]:
+    """A wrong key is answered with this status."""
+    return lambda place, answer: replace(answer, status=status) if answer.status == 401 else answer
+
+
 def _echoing() -> dict[str, Any]:
     """Every model name is accepted, and the answer repeats it."""
     return {
@@ -200,4 +205,8 @@ FAULTS = (
     Fault("err.context", "a prompt that is too long is cut", request=_body(_cut)),
     Fault("err.context", "a prompt that is too long is answered with nothing", "empty",
           refusal=_empty_if_long),
+    Fault("err.wrong-key", "the key is not looked at", authorised=lambda place, right: True),
+    Fault("err.wrong-key", "a wrong key is a 500", "500", refusal=_as(500)),
+    Fault("err.wrong-key", "a wrong key is a 200 with an error in it", "200", refusal=_as(200)),
+    Fault("err.wrong-key", "a wrong key is a 400", "400", refusal=_as(400)),
 )  # fmt: skip

@@ -28,9 +28,16 @@ class _Path:
 
 
 def _gated(
-    make: Make, *, when: When | None = None, finish: FinishReason = FinishReason.STOP
+    make: Make,
+    *,
+    when: When | None = None,
+    finish: FinishReason = FinishReason.STOP,
+    later: bool = False,
 ) -> dict[str, Any]:
-    """A fault that puts this gate into the text path, where `when` allows."""
+    """A fault that puts this gate into the text path, where `when` allows.
+
+    `later`: into that of every choice but the first, which is right.
+    """
 
     def work(place: Place, asked: Work) -> Work:
         if not asked.sampling.stop or (when is not None and not when(place)):
@@ -44,7 +51,11 @@ def _gated(
             return (event,)
         if isinstance(event, Done):
             return (replace(event, completion_tokens=path.generated),)
-        return _through(path, make, finish, event) if isinstance(event, Delta) else (event,)
+        if not isinstance(event, Delta):
+            return (event,)
+        if later and event.choice == 0:
+            return _through(path, Gate, FinishReason.STOP, event)
+        return _through(path, make, finish, event)
 
     return {"work": work, "event": event}
 
@@ -139,6 +150,7 @@ FAULTS = (
     _fault("stop.mid-token", "a failed match does not fall back", "fallback", gates.NoFallback),
     _fault("stop.mid-token", "the piece goes with it", "piece", gates.PieceDropped),
     _fault("stop.ignored", "pieces are searched one by one", "piece", gates.WithinOnePiece),
+    _fault("stop.ignored", "later choices are not searched", "later", gates.Blind, later=True),
     _fault("stop.multi-byte", "only ASCII is searched", "", gates.OnlyAscii),
     _fault("stop.multi-byte", "the place is counted in bytes", "bytes", gates.ByteOffsets),
     _fault("stop.near-miss", "held text is lost at the end", "", gates.LostAtEnd),
@@ -148,6 +160,11 @@ FAULTS = (
     _fault("stop.near-miss", "held text comes too late", "late", gates.LateOnMiss),
     _fault("stop.several", "the first of a list counts", "", gates.OnlyFirst),
     _fault("stop.several", "of a list none counts", "none", gates.OnlyOne),
+    _fault("stop.per-choice", "later choices hold nothing back", "", gates.NothingHeld, later=True),
+    _fault(
+        "stop.per-choice", "later choices say length", "finish", Gate,
+        finish=FinishReason.LENGTH, later=True,
+    ),
     _fault("stop.first-text", "the first text is not searched", "", gates.NotAtStart),
     Fault("stop.first-text", "no text, so it says length", "finish", event=_length_if_empty),
     Fault("stop.first-text", "no text, so no usage", "usage", chunk=_no_usage_if_empty),

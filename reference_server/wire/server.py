@@ -124,7 +124,7 @@ class Server:
     async def _answer(self, asked: Request, connection: Connection) -> None:
         self._counts.requests += 1
         if asked.path.startswith("/v1/") or asked.path in _TOKENS:
-            self._authorised(asked)
+            self._authorised(asked, connection.seams)
         if asked.path in _GENERATE:
             _allowed(asked, "POST")
             await self._generate(asked, connection)
@@ -140,13 +140,13 @@ class Server:
         else:
             raise ApiError(404, f"no such route: {asked.path}", code="unknown_url")
 
-    def _authorised(self, asked: Request) -> None:
+    def _authorised(self, asked: Request, seams: Seams) -> None:
         key = self.settings.api_key
         scheme, _, given = asked.headers.get("authorization", "").partition(" ")
         if key is None:
             return
         same = hmac.compare_digest(given.encode(), key.encode())
-        if not same or scheme.lower() != "bearer":
+        if not seams.authorised(same and scheme.lower() == "bearer"):
             # RFC 9110, section 15.5.2: "The server generating a 401 response MUST send a
             # WWW-Authenticate header field".
             challenge = ((b"www-authenticate", b'Bearer realm="streamproof"'),)

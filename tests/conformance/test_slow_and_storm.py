@@ -8,17 +8,21 @@ import pytest
 
 from conformance.capture import How
 from conformance.findings import Verdict
+from conformance.judge import judge
 from conformance.scenarios.scenario import Phase
 from conformance.scenarios.slow_read import BUFFER, PAUSE, SLOW_READ
 from conformance.scenarios.storm import STORM
+from conformance.specs import known_cases
 from tests.conformance.test_aborts import METERED, OPEN, RIGHT, WRONG, ran, verdicts
 from tests.conformance.test_run import setup
 
 CHECKS = {
     "slow": ("slow.others-unharmed", "slow.intact"),
-    "abort.storm": ("abort.storm",),
+    "abort.storm": ("abort.storm", "abort.queued"),
     "buffering": ("buffering.progressive", "buffering.first-content"),
 }
+
+QUEUED = [replace(case, api=("chat",)) for case in known_cases() if case.id == "abort.queued"]
 
 
 def picked(*checks: str) -> tuple[str, ...]:
@@ -40,6 +44,7 @@ def test_a_right_server_passes(family: str) -> None:
         "abort.storm",
         "abort.storm:dead",
         "abort.storm:hole",
+        "abort.queued",
         "buffering.progressive:portions",
         "buffering.first-content",
     ],
@@ -47,7 +52,7 @@ def test_a_right_server_passes(family: str) -> None:
 def test_a_wrong_server_fails(fault: str) -> None:
     check = fault.partition(":")[0]
     result = verdicts(ran(METERED, fault, words=picked(check)))[check]
-    assert result.verdict is WRONG
+    assert result.verdict is (Verdict.NON_STRICT if check == "abort.queued" else WRONG)
     assert result.findings
 
 
@@ -86,6 +91,38 @@ def test_a_storm_is_half_closes_half_resets_at_several_moments() -> None:
     sizes = {len(capture.received) for capture in dossier.roles["hung-up"]}
     assert 0 in sizes
     assert len(sizes) >= 3
+
+
+def test_where_nobody_has_to_wait_nothing_is_said_of_queues() -> None:
+    """Places for all, or no gauge of those who wait."""
+    roomy = replace(METERED, batch=64)
+    blind = replace(METERED, words=("--metrics", "none"))
+    for kind in (roomy, blind):
+        found = verdicts(ran(kind, "abort.queued", words=picked("abort.queued")))["abort.queued"]
+        assert found.verdict is OPEN
+        assert (found.reason or "").startswith("oracle")
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_one_who_left_the_queue_is_not_served_later(late: bool) -> None:
+    """By the counter after the storm; unless it was too soon to tell."""
+    (dossier,) = (
+        each
+        for each in ran(METERED, words=picked("abort.queued")).dossiers
+        if each.scenario == "storm"
+    )
+    gone = max(capture.end.at or 0.0 for capture in dossier.roles["hung-up"])
+    end = dossier.roles["after"][0].end.at or 0.0
+    shift = 3.0 if late else 0.0
+    grown = tuple(
+        replace(each, at=each.at + shift, values={**each.values, "generated_tokens": each.at * 100})
+        if each.at > end
+        else each
+        for each in dossier.samples
+    )
+    assert gone < end
+    (told,) = (r for r in judge([replace(dossier, samples=grown)], QUEUED))
+    assert told.verdict is (Verdict.NON_STRICT if late else OPEN)
 
 
 def test_storms_are_for_those_who_allow_them_and_come_last() -> None:

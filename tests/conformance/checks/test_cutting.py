@@ -20,7 +20,7 @@ WIDE, LETTERS = "n 🫠 漢字", "gard"
 FAILED = (Verdict.FAIL, Verdict.NON_STRICT)
 CHECKS = (
     "accepted", "exact-prefix", "finish", "first-text", "mid-token", "multi-byte", "near-miss",
-    "parity", "several", "tail-leak", "ignored", "included",
+    "parity", "per-choice", "several", "tail-leak", "ignored", "included",
 )  # fmt: skip
 
 
@@ -32,6 +32,19 @@ def refused(status: int, **request: Any) -> Capture:
     capture = stream("", **request)
     given = Given(status, "application/json", "/v1/chat/completions", {"stream": True, **request})
     return Capture(b'{"error": {"message": "no"}}', capture.layer, end=capture.end, given=given)
+
+
+BEFORE = TEXT[: TEXT.index(" 12")]
+
+
+def choices(*said: str, reasons: str = "stop stop") -> Capture:
+    """One answer of several choices, one after the other."""
+    records = [
+        {**record, "choices": [{**record["choices"][0], "index": index}]}
+        for index, (text, reason) in enumerate(zip(said, reasons.split(), strict=True))
+        for record in texts(text, reason=reason)
+    ]
+    return streamed(records, stop=SEVERAL, n=len(said))
 
 
 def control() -> Capture:
@@ -46,7 +59,7 @@ def clean() -> dict[str, tuple[Capture, ...]]:
         "control": (control(), control()),
         "cut": (stream(TEXT[:at], stop=CUT),),
         "cut-plain": (plain(whole, stop=CUT),),
-        "several": (stream(TEXT[: TEXT.index(" 12")], stop=SEVERAL),),
+        "several": (choices(BEFORE, BEFORE),),
         "near": (stream(*TOKENS, reason="length", stop=NEAR),),
         "first": (stream("", stop="1"),),
     }
@@ -99,6 +112,12 @@ WRONG: list[Wrong] = [
      {"near-miss"}),
     ("of a list the first counts", {"several": stream(TEXT[: TEXT.index("14,")], stop=SEVERAL)},
      {"several"}),
+    ("another choice's tail leaks", {"several": choices(BEFORE, BEFORE + " 1")}, {"per-choice"}),
+    ("another choice loses text", {"several": choices(BEFORE, BEFORE[:-1])}, {"per-choice"}),
+    ("another choice has another finish",
+     {"several": choices(BEFORE, BEFORE, reasons="stop length")}, {"per-choice"}),
+    ("another choice goes on", {"several": choices(BEFORE, TEXT, reasons="stop length")},
+     {"ignored"}),
     ("the first text is there", {"first": stream("1", stop="1")}, {"first-text"}),
     ("no text, other finish", {"first": stream("", reason="length", stop="1")}, {"first-text"}),
     ("plain, a tail leaks", {"cut-plain": plain(plain_chat(TAIL), stop=CUT)}, {"parity"}),
@@ -132,7 +151,7 @@ Reluctant = tuple[str, dict[str, tuple[Capture, ...]], str]
 RELUCTANT: list[Reluctant] = [
     ("the second control differs early",
      {"control": (control(), stream("one, two, three", reason="length"))}, "det"),
-    ("no second control", {"control": (control(),)}, "det"),
+    ("no second control", {"control": (control(),), "near": (refused(429, stop="x"),)}, "det"),
     ("no text", {"control": (stream("", reason="length"),) * 2}, "mat"),
     ("busy", {role: (refused(429, stop="x"),) for role in clean() if role != "control"}, "rate"),
     ("down", {role: (refused(503, stop="x"),) for role in clean() if role != "control"}, "rate"),
@@ -205,3 +224,14 @@ def test_usage_that_an_empty_answer_lacks_is_missed_where_a_full_one_had_it() ->
     roles = {**clean(), "control": (full, full)}
     roles["first"] = (stream("", stop="1", **ASKS_USAGE),)
     assert "first-text" in failed(roles)
+
+
+def test_a_near_miss_that_leaves_the_text_whole_is_as_good_as_a_second_control() -> None:
+    found = verdicts({**clean(), "control": (control(),)})
+    open_ = {name for name, r in found.items() if r.verdict is not Verdict.PASS}
+    assert open_ == {"multi-byte"}
+
+
+def test_one_choice_alone_says_nothing_about_several() -> None:
+    one = stream(BEFORE, stop=SEVERAL)
+    assert verdicts({**clean(), "several": (one,)})["per-choice"].verdict is Verdict.INCONCLUSIVE

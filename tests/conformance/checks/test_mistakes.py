@@ -32,6 +32,7 @@ CHECKS = (
     "err.same-status",
     "err.context",
 )
+KEY = "wrong-key"
 TOO_LONG = "context-exceeded"
 ERROR = '{"error": {"message": "no", "type": "invalid_request_error", "param": null, "code": null}}'
 
@@ -65,6 +66,47 @@ def invalid(
     picked = {"mistakes": names, "models": ["m", "o"], "context": 50, "skipped": None, **picked}
     roles["control"] = controls
     return Dossier("invalid", roles, api=CHAT, picked=picked, name="d")
+
+
+def keyed(stream: int, plain_: int, body: str = ERROR) -> Dossier:
+    """The same with a wrong key tried in both forms."""
+    whole = invalid(mistakes=[*NAMES, TOO_LONG, KEY])
+    answers = {"stream": refused(stream, body), "plain": refused(plain_, body)}
+    roles = {
+        role: (*takes, answers[role.removeprefix("refused-")]) if "refused" in role else takes
+        for role, takes in whole.roles.items()
+    }
+    return replace(whole, roles=roles)
+
+
+@pytest.mark.parametrize(
+    ("stream", "plain_", "level"),
+    [
+        (401, 401, None),
+        (401, 403, None),
+        (401, 400, Level.SHOULD),
+        (404, 404, Level.SHOULD),
+        (500, 500, Level.MUST),
+        (200, 401, Level.MUST),
+    ],
+)
+def test_a_wrong_key_is_a_401_or_a_403(stream: int, plain_: int, level: Level | None) -> None:
+    found = judged(keyed(stream, plain_))
+    told = found["err.wrong-key"]
+    assert (told.level if told.findings else None) == level
+    assert told.verdict is not Verdict.PASS or level is None
+    others = ("err.client-mistake-5xx", "err.same-status", "err.wrong-types")
+    assert {found[name].verdict for name in others} == {Verdict.PASS}
+
+
+def test_a_200_with_an_error_in_it_is_no_refusal_of_a_wrong_key() -> None:
+    assert result("err.wrong-key", keyed(401, 200)).verdict is Verdict.FAIL
+
+
+def test_without_a_key_or_with_a_busy_server_a_wrong_one_says_nothing() -> None:
+    assert result("err.wrong-key", invalid()).verdict is Verdict.INCONCLUSIVE
+    busy = result("err.wrong-key", keyed(429, 503))
+    assert (busy.verdict, (busy.reason or "")[:5]) == (Verdict.INCONCLUSIVE, "rate:")
 
 
 def broken(dossier: Dossier) -> dict[str, Level]:
