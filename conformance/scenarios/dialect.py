@@ -108,6 +108,7 @@ def bound(target: Target, endpoint: Endpoint) -> tuple[Ask, ...]:
             body = {**body, **option.members}
         out.append(replace(asked, body=body))
         attempts += most_refusals(len(options))
+    attempts += 1  # the control again, where the connection was closed under it
     control = ask.counting(endpoint, CONTROL)
     return (*out, control, *[replace(control, role=PROBE, attempt=True)] * attempts)
 

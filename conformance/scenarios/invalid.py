@@ -10,6 +10,7 @@ import trio
 from conformance import canaries
 from conformance.capture import Json
 from conformance.dossier import CHAT, Dossier
+from conformance.recorder import Connection
 from conformance.scenarios import asks as ask
 from conformance.scenarios.crowd import canary
 from conformance.scenarios.driver import Driver
@@ -127,19 +128,8 @@ async def drive(driver: Driver, asks: tuple[ask.Ask, ...]) -> Dossier:
     skipped = too_much(endpoint)
     sent = [name for name in mistakes(endpoint, stream=True) if name != TOO_LONG or not skipped]
     *others, recovery = asks
-    sequence = _at_most(others, 2 * len(sent))
     async with driver.connection() as connection:
-        async with trio.open_nursery() as nursery:
-            beside = 0
-            for each in sequence[:-1]:
-                if each.role == "neighbour":
-                    nursery.start_soon(driver.send, each)
-                    beside += 1
-                    continue
-                if beside == NEIGHBOURS:  # both run: now the bad ones take their time
-                    await trio.sleep(PACE)
-                await driver.send(each)
-            await driver.send(sequence[-1], connection=connection)
+        await _in_turn(driver, _at_most(others, 2 * len(sent)), connection)
         reused = connection.usable
         last = await driver.send(recovery, connection=connection if reused else None)
     if reused and not last.received:
@@ -153,6 +143,21 @@ async def drive(driver: Driver, asks: tuple[ask.Ask, ...]) -> Dossier:
         words=list[Json](_words_of(endpoint)),
         reused=reused,
     )
+
+
+async def _in_turn(driver: Driver, asks: list[ask.Ask], connection: Connection) -> None:
+    """One after the other but for the neighbours, which run on; the last on this connection."""
+    async with trio.open_nursery() as nursery:
+        beside = 0
+        for each in asks[:-1]:
+            if each.role == "neighbour":
+                nursery.start_soon(driver.send, each)
+                beside += 1
+                continue
+            if beside == NEIGHBOURS:  # both run: now the bad ones take their time
+                await trio.sleep(PACE)
+            await driver.send(each)
+        await driver.send(asks[-1], connection=connection)
 
 
 def _at_most(asks: list[ask.Ask], bad: int) -> list[ask.Ask]:

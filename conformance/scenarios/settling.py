@@ -65,7 +65,7 @@ async def settle(send: Send, ask: Ask, options: Sequence[Option]) -> Settled:
         if not kept or not refused(reading):
             return Settled(capture, _blamed(names, options, said))
         said[names] = refusal(reading)
-        named = _named(reading, kept)
+        named = _named(reading, kept) if len(kept) == len(options) else None
         if named is not None:
             rest = await settle(send, ask, [each for each in options if each is not named])
             return replace(rest, refused={**rest.refused, named.name: refusal(reading)})
