@@ -33,13 +33,13 @@ NOT_CAUGHT = "**not caught**"
 BROKEN = (Verdict.FAIL, Verdict.NON_STRICT, Verdict.INFO, Verdict.INCONSISTENT)
 
 
-def run(faults: Sequence[Fault], *words: str) -> Recorded:
+def run(faults: Sequence[Fault], *words: str, key: str | None = None) -> Recorded:
     """One `conformance run` with these flags against a server with these faults."""
     recorded = Recorded()
 
     async def main() -> None:
         bridge = Bridge(ScriptedEngine(16, seed=7), STEP_S)
-        server = Server(bridge, Settings(api_key=KEY), seams=seams_for(faults))
+        server = Server(bridge, Settings(api_key=key), seams=seams_for(faults))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(bridge.run)
             listeners = await nursery.start(trio.serve_tcp, server.serve_connection, 0)
@@ -47,7 +47,7 @@ def run(faults: Sequence[Fault], *words: str) -> Recorded:
             configure(parser)
             port = listeners[0].socket.getsockname()[1]
             args = parser.parse_args([f"http://127.0.0.1:{port}/v1", *words])
-            made = setup_from_args(args, {DEFAULT_KEY: KEY})
+            made = setup_from_args(args, {DEFAULT_KEY: key or ""})
             await execute(made, recorded, lambda line: None)
             nursery.cancel_scope.cancel()
 
@@ -68,7 +68,7 @@ def results(recorded: Recorded) -> tuple[Result, ...]:
 def tripped(fault: Fault) -> dict[str, set[str]]:
     """Check id → the APIs on which it broke, with the scenarios that provoke the fault's check."""
     found: dict[str, set[str]] = {}
-    for result in results(run([fault], "--select", fault.id)):
+    for result in results(run([fault], "--select", fault.id, key=KEY)):
         if result.verdict in BROKEN:
             found.setdefault(result.id, set()).add(result.api or "")
     return found

@@ -11,6 +11,7 @@ from reference_server.faults.table import FAULTS
 from tests.fault_matrix import (
     BROKEN,
     CASES,
+    KEY,
     MATRIX,
     NOT_CAUGHT,
     head,
@@ -29,7 +30,7 @@ def test_every_check_has_a_fault_and_every_fault_a_check() -> None:
 
 
 def test_a_clean_server_breaks_no_check_and_leaves_few_undecided() -> None:
-    found = results(run([]))
+    found = results(run([], key=KEY))
     assert not [r.id for r in found if r.verdict in BROKEN]
     undecided = {r.id for r in found if r.verdict is not Verdict.PASS}
     # There is no in-band error to look at, no reasoning, no silence, one tool call at a time.
@@ -58,7 +59,7 @@ def test_a_fault_is_caught_by_its_check(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("time", range(20))
 def test_a_clean_server_is_never_accused(time: int) -> None:
-    assert not [r.id for r in results(run([], "--seed", str(time))) if r.verdict in BROKEN]
+    assert not [r.id for r in results(run([], "--seed", str(time), key=KEY)) if r.verdict in BROKEN]
 
 
 def test_the_published_matrix_has_every_fault_and_each_is_caught() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from conformance.capture import How, Layer
@@ -244,12 +244,12 @@ def _of_type(reading: Reading, rule: str, message: str, level: Level | None = No
 
 def _both(trial: Trial) -> tuple[Reading | None, Reading | None]:
     """Of `keep-alive` two in one role; in discovery the common control comes second."""
-    takes = (*trial.readings.get("stream", ())[:2], *trial.readings.get("control", ())[:1])
+    takes = trial.readings.get("stream", ())
     first = takes[0] if takes and takes[0].complete else None
-    second = takes[1] if len(takes) > 1 else None
-    if first is None or second is None or not _follows(first, second):
-        return first, None
-    return first, second
+    if len(takes) > 1:
+        return first, takes[1]
+    controls = (each for each in trial.readings.get("control", ()) if _follows(takes, each))
+    return first, next(controls, None)
 
 
 def _second(trial: Trial) -> dict[str, Any]:
@@ -258,9 +258,9 @@ def _second(trial: Trial) -> dict[str, Any]:
     return {"role": "stream", "take": 1} if own else {"role": "control", "take": 0}
 
 
-def _follows(first: Reading, second: Reading) -> bool:
+def _follows(takes: Sequence[Reading], second: Reading) -> bool:
     """On the same connection?"""
-    return second.capture.connection == first.capture.connection
+    return any(second.capture.connection == each.capture.connection for each in takes)
 
 
 def _says_close(reading: Reading) -> bool:

@@ -46,17 +46,20 @@ class Line:
 
 
 # Connections that overlapped are one group; groups follow each other.
+Key = tuple[int | None, str, int]  # the connection; where that is not known, role and take
 Groups = tuple[tuple[Line, ...], ...]
 
 
 def groups(dossier: Dossier, clocks: Clocks, url: Url | None, secrets: Sequence[Secret]) -> Groups:
     """What to send. Raises RecordError for a record that cannot be sent again."""
-    by_connection: dict[tuple[int | None, str, int], list[tuple[str, int, Capture]]] = {}
+    by_connection: dict[Key, list[tuple[str, int, Capture]]] = {}
     for role, takes in dossier.roles.items():
         for take, capture in enumerate(takes):
             alone = capture.connection is None
             key = (capture.connection, role if alone else "", take if alone else 0)
             by_connection.setdefault(key, []).append((role, take, capture))
+    if dossier.scenario == "discovery" and dossier.picked.get("reused") is False:
+        _rejoin(by_connection)
     lines = []
     for taken in by_connection.values():
         taken.sort(key=lambda each: each[2].ordinal or 0)
@@ -68,6 +71,16 @@ def groups(dossier: Dossier, clocks: Clocks, url: Url | None, secrets: Sequence[
             turns += (replace(turns[-1], take=turns[-1].take + 1),)
         lines.append((_began(taken[0][2]), _ended(taken[-1][2]), turns))
     return tuple(_overlapping(lines, dossier.samples[0].at if dossier.samples else None))
+
+
+def _rejoin(by_connection: dict[Key, list[tuple[str, int, Capture]]]) -> None:
+    """The control would have come on the connection of the answer before it, had that stayed."""
+    places = {
+        (role, take): number for number, taken in by_connection.items() for role, take, _ in taken
+    }
+    before, own = places.get(("stream", 0)), places.get(("control", 0))
+    if before is not None and own is not None and before != own:
+        by_connection[before] += by_connection.pop(own)
 
 
 def rest(dossier: Dossier) -> float:

@@ -99,7 +99,7 @@ def replay(
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return record(tmp_path_factory.mktemp("broken"), "done.missing", "stream")
+    return record(tmp_path_factory.mktemp("broken"), "done.missing", "discovery")
 
 
 def test_a_failure_that_is_still_there_is_failed_and_one_that_is_gone_fixed(broken: Path) -> None:
@@ -125,10 +125,12 @@ def _host(request: bytes) -> bytes:
 
 
 def test_a_connection_that_carried_two_exchanges_carries_two_again(tmp_path: Path) -> None:
-    path = record(tmp_path, "http.keep-alive", "keep-alive")
+    path = record(tmp_path, "http.keep-alive", "discovery")
     done = replay(f"{path}#http.keep-alive")
-    captures = done.dossier.roles["stream"]
-    assert [(each.connection, each.ordinal) for each in captures] == [(0, 0), (0, 1)]
+    roles = done.dossier.roles
+    captures = (*roles["stream"], *roles["control"])
+    assert [each.ordinal for each in captures] == [0, 1]
+    assert len({each.connection for each in captures}) == 1
     assert done.word == "FIXED"
     assert replay(f"{path}#http.keep-alive", ["http.keep-alive"]).word == "FAILED"
 
@@ -179,7 +181,7 @@ def test_the_new_dossier_can_be_kept(broken: Path, tmp_path: Path) -> None:
         ("{file}#done.mising", "no such check (did you mean done.missing?)"),
         ("{file}", "expected DOSSIER#ID"),
         ("absent#done.missing", "absent: No such file"),
-        ("{file}#plain.shape", "not broken in this record: it says inconclusive (not-seen)"),
+        ("{file}#err.context", "not broken in this record: it says inconclusive (not-seen)"),
     ],
 )
 def test_what_cannot_be_replayed_is_told_in_one_line(

@@ -211,17 +211,17 @@ LIMITS = [
 
 @pytest.mark.parametrize(("name", "captures", "verdict"), LIMITS, ids=[r[0] for r in LIMITS])
 def test_limits(name: str, captures: list[Capture], verdict: Verdict) -> None:
-    found = judged(dossier(*captures, scenario="limit"))
+    found = judged(dossier(*captures, scenario="discovery"))
     assert found["fin.limit"].verdict is verdict, name
 
 
 def test_a_limit_by_its_newer_name() -> None:
     captures = [limited(3, 5, "length", name="max_completion_tokens")]
     given = {"name": "max_completion_tokens"}
-    found = judged(dossier(*captures, scenario="limit", parameters=given))
+    found = judged(dossier(*captures, scenario="discovery", parameters=given))
     assert found["fin.max-completion-tokens"].verdict is Verdict.NON_STRICT
     captures = [limited(5, 5, "length", name="max_completion_tokens")]
-    found = judged(dossier(*captures, scenario="limit", parameters=given))
+    found = judged(dossier(*captures, scenario="discovery", parameters=given))
     assert found["fin.max-completion-tokens"].verdict is Verdict.PASS
 
 
@@ -235,6 +235,5 @@ def test_a_limit_by_its_newer_name() -> None:
     ],
 )
 def test_a_natural_end(capture: Capture, verdict: Verdict) -> None:
-    given = {"answer": "natural", "usage": True}
-    found = judged(dossier(capture, scenario="stream", parameters=given))
+    found = judged(dossier(capture, scenario="discovery"))
     assert found["fin.natural-stop"].verdict is verdict

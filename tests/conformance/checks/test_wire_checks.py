@@ -302,26 +302,26 @@ AGAIN = wire(head(200, "text/event-stream", TE) + chunked(CLEAN.replace(b'"c1"',
 
 def test_a_connection_that_carries_its_own_second_answer_passes() -> None:
     for check in ("http.keep-alive", "http.keep-alive-own-answer"):
-        assert result(check, GOOD, AGAIN, scenario="keep-alive").verdict is Verdict.PASS
+        assert result(check, GOOD, AGAIN, scenario="discovery").verdict is Verdict.PASS
 
 
 def test_a_connection_that_dies_without_a_word_is_found() -> None:
     dead = second(b"", how=How.CLOSED)
-    found = result("http.keep-alive", GOOD, dead, scenario="keep-alive")
+    found = result("http.keep-alive", GOOD, dead, scenario="discovery")
     assert found.verdict is Verdict.NON_STRICT
 
 
 @pytest.mark.parametrize("reused", [False, None])
 def test_a_close_after_a_whole_answer_has_to_be_announced(reused: bool | None) -> None:
     picked: dict[str, Json] = {} if reused is None else {"reused": reused}
-    dossier = Dossier("keep-alive", {"stream": (GOOD,)}, picked=picked, name="d")
+    dossier = Dossier("discovery", {"stream": (GOOD,)}, picked=picked, name="d")
     (found,) = judge([dossier], (CASES["http.keep-alive"],))
     assert found.verdict is (Verdict.NON_STRICT if picked else Verdict.INCONCLUSIVE)
 
 
 def test_an_announced_close_is_no_fault() -> None:
     closing = wire(head(200, "text/event-stream", TE, "Connection: close") + chunked(CLEAN))
-    found = result("http.keep-alive", closing, second(b"", how=How.CLOSED), scenario="keep-alive")
+    found = result("http.keep-alive", closing, second(b"", how=How.CLOSED), scenario="discovery")
     assert found.verdict is Verdict.INCONCLUSIVE
 
 
@@ -331,7 +331,7 @@ def test_an_announced_close_is_no_fault() -> None:
     ids=["left-over bytes", "the first answer again"],
 )
 def test_a_second_answer_that_is_not_its_own_is_found(capture: Capture) -> None:
-    found = result("http.keep-alive-own-answer", GOOD, capture, scenario="keep-alive")
+    found = result("http.keep-alive-own-answer", GOOD, capture, scenario="discovery")
     assert found.verdict is Verdict.FAIL
 
 
