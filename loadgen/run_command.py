@@ -21,7 +21,7 @@ from loadgen.output import Outputs
 from loadgen.play import Player
 from loadgen.played import Played
 from loadgen.preflight import preflight
-from loadgen.result import Ran, Result, Target, result_of
+from loadgen.result import Ran, Result, Target, exit_of, result_of
 from loadgen.setup import CONNECT, Setup, setup_from_args
 from loadgen.summary import Window
 from loadgen.workload import Workload

@@ -66,6 +66,10 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         "--max-requests", metavar="N", type=_positive, help="send no more; the rest is dropped"
     )
     group.add_argument("--seed", metavar="N", type=_count, default=7, help="default %(default)d")
+    group.add_argument(
+        "--repeat", metavar="N", type=_positive, default=1,
+        help="runs of the load, one after the other, each with the next seed",
+    )  # fmt: skip
 
 
 def _add_workload(parser: argparse.ArgumentParser) -> None:
