@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from loadgen.result import Result
 
 # What may differ: it changes which requests are drawn, not what kind they are.
-FREE = frozenset({"seed", "max_requests"})
+FREE = frozenset({"seed", "max_requests", "clock_because"})
 
 
 def unlike(first: Sequence[Result], second: Sequence[Result]) -> str | None:
