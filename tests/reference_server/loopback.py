@@ -41,6 +41,7 @@ class Notes:
     names: dict[str, str] = field(default_factory=dict)  # work id → prompt
     started: dict[str, float] = field(default_factory=dict)
     tokens: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    cancelled: dict[str, float] = field(default_factory=dict)
     released: dict[str, float] = field(default_factory=dict)
     ended: list[str] = field(default_factory=list)  # in order
     steps: list[float] = field(default_factory=list)  # when each began
@@ -62,6 +63,7 @@ class Noting:
         self.engine.submit(work)
 
     def cancel(self, work: str) -> None:
+        self.notes.cancelled[self.notes.names[work].split()[0]] = time.perf_counter()
         self.engine.cancel(work)
 
     def pause(self, work: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -41,7 +41,7 @@ USAGE = {"stream_options": {"include_usage": True}}
 def asking(name: str, tokens: int, **more: object) -> dict[str, object]:
     """Numbers as long as they are wanted; `name` makes the prompt one's own."""
     prompt = f"{name} Count from 1 to 900."
-    return completion(prompt, stream=True, max_tokens=tokens, **more)
+    return completion(prompt, stream=True, max_tokens=tokens, ignore_eos=True, **more)
 
 
 def called(engine: Noting, name: str) -> str:
@@ -95,7 +95,7 @@ async def one(connect: Connect, name: str, rng: random.Random, left: Left) -> No
     await client.send(COMPLETIONS, asking(name, 60, logprobs=5 if slow else None))
     if fate < 0.35:
         reply = await client.read()
-        left.whole += len(reply.chunks) > 50
+        left.whole += reply.whole and reply.blocks[-1] == "[DONE]"
         await stream.aclose()
         return
     if slow:
@@ -127,10 +127,19 @@ async def storm(engine: Noting, streams: int, clients: int, seed: int) -> Left:
     return left
 
 
-def tokens_after(engine: Noting, left: Left) -> dict[str, int]:
-    """How many tokens were generated for each client after it hung up."""
+def tokens_after(engine: Noting, left: Mapping[str, float]) -> dict[str, int]:
+    """How many tokens were generated for each client after it left."""
     known = {prompt.split()[0]: times for prompt, times in engine.notes.tokens.items()}
-    return {name: sum(at > gone for at in known.get(name, ())) for name, gone in left.at.items()}
+    return {name: sum(at > gone for at in known.get(name, ())) for name, gone in left.items()}
+
+
+def at_most_one_token_after(engine: Noting, left: Left) -> None:
+    """One may be in the making. Until the server's loop, which the clients share, hears of the
+    hang-up there may be more: then the median tells."""
+    known = tokens_after(engine, engine.notes.cancelled)
+    assert known
+    assert max(known.values()) <= 1, known
+    assert median(tokens_after(engine, left.at).values()) <= 1
 
 
 @pytest.mark.parametrize("kind", ENGINES)
@@ -142,12 +151,24 @@ def test_every_stream_gives_back_what_it_held(kind: str, streams: int) -> None:
 
     async def main() -> None:
         left = await storm(engine, streams, 48, seed=streams)
-        late = tokens_after(engine, left)
         assert left.whole > streams / 5
-        assert len(late) > streams / 2
-        # A token may be in the making when its reader leaves. The rest is the load of the machine.
-        assert sum(count <= 1 for count in late.values()) >= 0.97 * len(late), late
-        assert max(late.values()) <= 3, late
+        assert len(left.at) > streams / 2
+        at_most_one_token_after(engine, left)
+
+    run_in_real_time(main, seconds=100)
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+def test_a_real_model_gives_back_what_it_held_too() -> None:
+    from reference_server.engine import models
+
+    engine = Noting(models.load("tiny", max_batch=8))
+
+    async def main() -> None:
+        left = await storm(engine, 80, 24, seed=3)
+        assert left.whole > 15
+        at_most_one_token_after(engine, left)
 
     run_in_real_time(main, seconds=100)
 
@@ -218,7 +239,8 @@ async def abort(kind: str, moment: str, hang: Hang, turn: int) -> Took:
         (prompt,) = notes.released
         if moment == "waiting":
             assert prompt not in notes.started
-        assert sum(at > gone for at in notes.tokens[prompt]) <= 2
+        (known,) = notes.cancelled.values()
+        assert sum(at > known for at in notes.tokens[prompt]) <= 1
         around = [b - a for a, b in zip(notes.steps, notes.steps[1:], strict=False) if b > gone]
         freed = notes.released[prompt]
         return Took(freed - gone, notes.steps_between(gone, freed), max([STEP, *around[:3]]))
@@ -242,7 +264,6 @@ def test_a_hang_up_frees_all_with_the_next_step(kind: str, moment: str) -> None:
         pytest.skip("the scripted engine computes no prompt")
     took = aborts(kind, moment, 4)
     assert median(each.steps for each in took) <= 1, took
-    assert max(each.steps for each in took) <= 3, took
 
 
 @pytest.mark.slow
