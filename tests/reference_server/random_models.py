@@ -7,10 +7,13 @@ vary from token to token.
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+import gguf
 import torch
 from transformers import (
     AutoModelForCausalLM,
@@ -211,3 +214,47 @@ def run(engine: BatchingEngine, *works: Work) -> dict[str, list[int]]:
         collect(engine.step(), out)
         engine.check_integrity()
     return out
+
+
+def write_gguf(file: Path, tokenizer: Any) -> None:
+    """A Llama of two layers with random weights, in llama.cpp's format."""
+    spelled = sorted(tokenizer.get_vocab().items(), key=lambda entry: entry[1])
+    tokens = [token for token, _ in spelled]
+    rules = json.loads(tokenizer.backend_tokenizer.to_str())["model"]["merges"]
+    out = gguf.GGUFWriter(file, "llama")
+    out.add_context_length(CONTEXT)
+    out.add_embedding_length(32)
+    out.add_feed_forward_length(48)
+    out.add_block_count(2)
+    out.add_head_count(4)
+    out.add_head_count_kv(2)
+    out.add_rope_dimension_count(8)
+    out.add_layer_norm_rms_eps(1e-5)
+    out.add_vocab_size(len(tokens))
+    out.add_tokenizer_model("gpt2")
+    out.add_token_list(tokens)
+    out.add_token_merges([rule if isinstance(rule, str) else " ".join(rule) for rule in rules])
+    out.add_token_types([3 if token in tokenizer.all_special_tokens else 1 for token in tokens])
+    out.add_bos_token_id(tokenizer.bos_token_id)
+    out.add_eos_token_id(tokenizer.eos_token_id)
+    for name, shape in _gguf_shapes(len(tokens)).items():
+        out.add_tensor(f"{name}.weight", (torch.randn(shape) * 0.4).numpy())
+    out.write_header_to_file()
+    out.write_kv_data_to_file()
+    out.write_tensors_to_file()
+    out.close()
+
+
+def _gguf_shapes(tokens: int) -> dict[str, tuple[int, ...]]:
+    shapes: dict[str, tuple[int, ...]] = {
+        "token_embd": (tokens, 32),
+        "output": (tokens, 32),
+        "output_norm": (32,),
+    }
+    wide, narrow = {"attn_q": 32, "attn_output": 32}, {"attn_k": 16, "attn_v": 16}
+    for layer in range(2):
+        for name, rows in (wide | narrow | {"ffn_gate": 48, "ffn_up": 48}).items():
+            shapes[f"blk.{layer}.{name}"] = (rows, 32)
+        shapes[f"blk.{layer}.ffn_down"] = (32, 48)
+        shapes[f"blk.{layer}.attn_norm"] = shapes[f"blk.{layer}.ffn_norm"] = (32,)
+    return shapes

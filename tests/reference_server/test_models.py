@@ -136,6 +136,15 @@ def test_a_folder_becomes_an_engine(family: str, dtype: str, tmp_path: Path) -> 
     assert len(models.run(engine, work)["0"]) == 3
 
 
+@pytest.mark.parametrize("named", ["model.gguf", "."], ids=["file", "folder"])
+def test_a_gguf_file_becomes_an_engine(named: str, tmp_path: Path) -> None:
+    models.write_gguf(tmp_path / "model.gguf", tokenizers.byte_level())
+    engine = loading.load(str(tmp_path / named), max_batch=2, kv_blocks=8)
+    assert engine.context == models.CONTEXT
+    work = models.Work("0", "The river", models.Sampling(max_tokens=3, ignore_eos=True))
+    assert len(models.run(engine, work)["0"]) == 3
+
+
 def test_the_cache_holds_a_full_batch_but_not_more_than_its_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
