@@ -146,6 +146,34 @@ def test_the_api_key_comes_from_the_environment() -> None:
         assert post(url, chat(max_tokens=1), authorization="Bearer abc").status == 200
 
 
+def test_flags_reach_the_server() -> None:
+    flags = ("--slow-client", "drop", "--context", "100", "--max-batch", "3")
+    with started(*flags) as (_, url):
+        assert get(url, "/stats")["slow_clients"]["policy"] == "drop"
+        (card,) = get(url, "/v1/models")["data"]
+        assert card["max_model_len"] == 100
+
+
+def get(url: str, path: str) -> Any:
+    with urllib.request.urlopen(url.removesuffix("/v1") + path, timeout=20) as answer:
+        return json.load(answer)
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+def test_a_model_in_a_thread_is_served_and_left_like_the_scripted_one() -> None:
+    flags = ("--model", "tiny", "--kv-blocks", "64", "--max-batch", "2", "--prefill-chunk", "8")
+    with started(*flags) as (server, url):
+        answer = post(url, chat("Hello", model="tiny", stream=True, max_tokens=500))
+        assert answer.read(10)
+        stats = get(url, "/stats")
+        assert stats["engine"]["total_blocks"] == 64
+        assert stats["engine"]["free_blocks"] < 64
+        server.send_signal(signal.SIGTERM)
+        assert answer.read().rstrip().endswith(b"[DONE]")
+        assert server.wait(timeout=20) == 0
+
+
 def test_sigterm_lets_a_stream_finish_and_then_ends_with_0() -> None:
     with started("--step-ms", "20") as (server, url):
         answer = post(url, chat("Count from 1 to 20", stream=True))
