@@ -1,6 +1,6 @@
-"""Playing a load: each request at its intended time, or whenever a client is free. The plain way.
+"""Playing a load: each request at its intended time, or whenever a client is free.
 
-One trio task a request, times from conformance's recorder. Every scheduled request ends in exactly
+One trio task a request, times from whoever records it. Every scheduled request ends in exactly
 one `Played`: what was not sent because of a limit of ours is dropped, what an interruption took is
 cancelled or, where it was under way, left.
 """
@@ -8,13 +8,14 @@ cancelled or, where it was under way, left.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import trio
 
-from conformance.recorder import Connection, Recorder
+from conformance.capture import Capture
 from conformance.script import Exchange
 from loadgen.load import Closed, Limits, Open
 from loadgen.outcome import Fate
@@ -36,18 +37,46 @@ class Offered:
 
 Script = Callable[[int], Exchange]
 Take = Callable[[Played], None]
+Sleep = Callable[[float], Awaitable[object]]
+
+
+class Line(Protocol):
+    """A connection as a recorder gives it; see conformance.recorder.Connection."""
+
+    @property
+    def usable(self) -> bool: ...
+    @property
+    def is_quiet(self) -> bool: ...
+    async def exchange(self, script: Exchange, /) -> Capture: ...
+    def close(self) -> None: ...
+
+
+class Records(Protocol):
+    """Who records: conformance's Recorder or the fast one."""
+
+    def now(self) -> float: ...
+    def connection(self) -> AbstractAsyncContextManager[Line]: ...
 
 
 class Player:
-    """One load on one recorder. `script` makes request number i; `take` gets what became of it."""
+    """One load on one recorder. `script` makes request number i; `take` gets what became of it.
+
+    `sleep` waits for the moments of the schedule, and for nothing else.
+    """
 
     def __init__(
-        self, recorder: Recorder, script: Script, take: Take, limits: Limits | None = None
+        self,
+        recorder: Records,
+        script: Script,
+        take: Take,
+        limits: Limits | None = None,
+        sleep: Sleep = trio.sleep,
     ) -> None:
         self._recorder = recorder
         self._script = script
         self._take = take
         self._limits = limits or Limits()
+        self._sleep = sleep
         self._sent = 0
         self._in_flight = 0
         self._pool = _Pool(recorder)
@@ -104,7 +133,7 @@ class Player:
 
     async def _until(self, moment: float) -> None:
         """Absolute, so that nothing drifts."""
-        await trio.sleep(max(0.0, moment - self._recorder.now()))
+        await self._sleep(max(0.0, moment - self._recorder.now()))
 
     # -- closed loop -----------------------------------------------------------------------------
 
@@ -158,20 +187,20 @@ class Player:
 
     async def _watch_timer(self) -> None:
         """How late the timer wakes is how late everything else here can be."""
-        await self._until(self.offered.start)
+        await trio.sleep(max(0.0, self.offered.start - self._recorder.now()))
         due = self._recorder.now()
         while True:
             due = max(due + TICK, self._recorder.now())
-            await self._until(due)
+            await trio.sleep(max(0.0, due - self._recorder.now()))
             self.offered.lags.append(max(0.0, self._recorder.now() - due))
 
 
 class _Pool:
     """Idle connections, the freshest first."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Records) -> None:
         self._recorder = recorder
-        self._idle: list[Connection] = []
+        self._idle: list[Line] = []
         self._stack = AsyncExitStack()
 
     @asynccontextmanager
@@ -180,7 +209,7 @@ class _Pool:
         async with self._stack:
             yield
 
-    async def take(self) -> Connection:
+    async def take(self) -> Line:
         """A connection for one exchange, new where none idles."""
         while self._idle:
             connection = self._idle.pop()
@@ -189,6 +218,6 @@ class _Pool:
             connection.close()
         return await self._stack.enter_async_context(self._recorder.connection())
 
-    def give(self, connection: Connection) -> None:
+    def give(self, connection: Line) -> None:
         if connection.usable:
             self._idle.append(connection)

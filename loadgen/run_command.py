@@ -21,6 +21,7 @@ from loadgen.output import Outputs
 from loadgen.play import Player
 from loadgen.played import Played
 from loadgen.preflight import preflight
+from loadgen.recording import recording
 from loadgen.result import Ran, Result, Target, exit_of, result_of
 from loadgen.setup import CONNECT, Setup, setup_from_args
 from loadgen.summary import Window
@@ -70,16 +71,17 @@ async def execute(setup: Setup) -> Ran:
     workload = setup.for_model(endpoint.model)
     kept = _Kept(workload)
     script = partial(setup.script, endpoint, workload)
-    player = Player(recorder, script, kept.take, setup.limits)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(_listen, player)
-        offered = await player.play(setup.load)
-        nursery.cancel_scope.cancel()
+    async with recording(setup.door, setup.clock, setup.secrets, paced=setup.paced) as made:
+        player = Player(made.recorder, script, kept.take, setup.limits, made.sleep)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(_listen, player)
+            offered = await player.play(setup.load)
+            nursery.cancel_scope.cancel()
     rows, found = tally(kept.looks(setup.checks))
     found.unjudged = kept.unjudged
     return Ran(
         target=Target(str(setup.target.url), setup.api, endpoint.model),
-        load=setup.described,
+        load={**setup.described, **made.described()},
         rows=rows,
         tally=found,
         gates=setup.gates,

@@ -65,6 +65,11 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--max-requests", metavar="N", type=_positive, help="send no more; the rest is dropped"
     )
+    group.add_argument(
+        "--clock", choices=("user", "kernel"),
+        help="times of what is received: the kernel's stamps (default on Linux over plain TCP) or "
+        "when a read returned",
+    )  # fmt: skip
     group.add_argument("--seed", metavar="N", type=_count, default=7, help="default %(default)d")
     group.add_argument(
         "--repeat", metavar="N", type=_positive, default=1,

@@ -45,7 +45,10 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """One run, ready to go. `fields` are header fields with secrets in them."""
+    """One run, ready to go. `fields` are header fields with secrets in them.
+
+    `clock`, `paced`: see `recording`.
+    """
 
     target: Target
     api: str
@@ -63,6 +66,8 @@ class Setup:
     clocks: Clocks
     fields: tuple[tuple[str, str], ...] = ()
     secrets: tuple[Secret, ...] = ()
+    clock: str | None = None
+    paced: bool = True
 
     def for_model(self, model: str) -> Workload:
         return replace(self.workload, model=model)
@@ -108,6 +113,7 @@ def setup_from_args(
         clocks=Clocks(CONNECT, args.timeout, args.timeout, total=5 * args.timeout),
         fields=() if key is None else (("Authorization", f"Bearer {key[1]}"),),
         secrets=() if key is None else (Secret(f"env:{key[0]}", key[1].encode()),),
+        clock=args.clock,
     )
 
 

@@ -67,6 +67,8 @@ FENCES: Mapping[str, tuple[str, ...]] = {
         "conformance.replay.command",
         "conformance.cli",
         "loadgen.play",
+        "loadgen.fast",
+        "loadgen.recording",
         "loadgen.run_command",
         "reference_server.wire",
         "reference_server.bridge",

@@ -8,5 +8,6 @@ from __future__ import annotations
 
 from .pacing import Pacer
 from .recorder import FastRecorder, reason_against
+from .stamps import stamps_work
 
-__all__ = ["FastRecorder", "Pacer", "reason_against"]
+__all__ = ["FastRecorder", "Pacer", "reason_against", "stamps_work"]

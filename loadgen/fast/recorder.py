@@ -80,6 +80,7 @@ class FastRecorder:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[FastRecorder]:
         """Nothing is read before it is open."""
+        keeper = None if self.stamps is None else stamps.keep_stamping()
         try:
             async with trio.open_nursery() as nursery:
                 self.dialler = Dialler(self.door, nursery.start_soon)
@@ -88,6 +89,8 @@ class FastRecorder:
                 nursery.cancel_scope.cancel()
         finally:
             self.engine.close()
+            if keeper is not None:
+                keeper.close()
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[FastConnection]:

@@ -19,6 +19,7 @@ _RX_SOFTWARE, _SOFTWARE = 1 << 3, 1 << 4
 ROOM = socket.CMSG_SPACE(48)  # bytes: three struct timespec, the first is the software stamp
 AGAIN = 1.0  # seconds between two looks at how real time and the monotonic clock lie
 JUMP = 1e-3  # seconds; both clocks are steered alike, so only a step moves one against the other
+GRACE = 0.2  # seconds
 _TRIES = 3
 _timespec = struct.Struct("@qq").unpack_from
 
@@ -81,29 +82,43 @@ class Stamps:
 
 
 def stamps_work() -> bool:
-    """Does this machine stamp what its own loopback brings?
+    """Does this machine stamp what its own loopback brings?"""
+    keeper = keep_stamping()
+    if keeper is not None:
+        keeper.close()
+    return keeper is not None
 
-    The first socket that asks turns the stamping on, a little later than it asks.
+
+def keep_stamping() -> socket.socket | None:
+    """A socket that keeps the machine stamping for as long as it is open; None: it does not stamp.
+
+    The first socket that asks turns the stamping on, some time after it asks, and the last one
+    turns it off: for up to `GRACE` seconds this blocks.
     """
     if not sys.platform.startswith("linux"):
-        return False
-    stamps = Stamps(0.0)
+        return None
+    keeper = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
-        with (
-            socket.create_server(("127.0.0.1", 0)) as listener,
-            socket.create_connection(listener.getsockname()) as ours,
-            listener.accept()[0] as peer,
-        ):
-            enable(ours)
-            ours.settimeout(1.0)
-            return any(_is_stamped(ours, peer, stamps) for _ in range(20))
+        enable(keeper)
+        keeper.bind(("127.0.0.1", 0))
+        keeper.settimeout(GRACE)
+        until = time.monotonic() + GRACE
+        while not _is_stamped(keeper):
+            if time.monotonic() > until:
+                keeper.close()
+                return None
+            time.sleep(GRACE / 100)
     except OSError:
-        return False
+        keeper.close()
+        return None
+    return keeper
 
 
-def _is_stamped(ours: socket.socket, peer: socket.socket, stamps: Stamps) -> bool:
+def _is_stamped(keeper: socket.socket) -> bool:
+    """Is what it tells itself?"""
+    stamps = Stamps(0.0)
     sent = time.monotonic()
-    peer.send(b"x")
-    _, ancillary, _, _ = ours.recvmsg(1, ROOM)
+    keeper.sendto(b"x", keeper.getsockname())
+    _, ancillary, _, _ = keeper.recvmsg(1, ROOM)
     at = stamps.at(ancillary)
     return at is not None and sent - JUMP <= at <= time.monotonic() + JUMP

@@ -27,9 +27,11 @@ NO_CHECKS = ("--checks", "none")
 
 
 def setup(url: str, *words: str, environment: dict[str, str] | None = None) -> Setup:
+    """A setup for a virtual clock, of which neither the kernel nor a timerfd knows."""
     parser = OneLineParser()
     configure(parser)
-    return setup_from_args(parser.parse_args([url, *words]), environment or {}, 4096)
+    made = setup_from_args(parser.parse_args([url, *words]), environment or {}, 4096)
+    return replace(made, clock="user", paced=False)
 
 
 def virtually(main: Callable[[], Awaitable[None]], most: float = 3600) -> None:

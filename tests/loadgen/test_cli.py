@@ -82,7 +82,7 @@ def test_help_names_no_option_that_does_not_exist(capsys: pytest.CaptureFixture[
         cli.main(["run", "--help"])
     text = capsys.readouterr().out
     assert "--arrivals" in text
-    for later in ("--leave", "--read", "--ray", "--workers", "--html", "--clock"):
+    for later in ("--leave", "--read", "--ray", "--workers", "--html"):
         assert later not in text
 
 

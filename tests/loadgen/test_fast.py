@@ -71,7 +71,11 @@ CASES: dict[str, tuple[Sequence[Sequence[Step]], dict[str, Any], Sequence[str]]]
     ),
     "trailers": ([(*TOKENS, b"0\r\n", 1.0, b"X: y\r\n", 1.0, b"\r\n")], EVENTFUL, ["framed"]),
     "a last chunk of many zeros": ([(*TOKENS, b"00", 1.0, b"0;x=y\r\n\r\n")], EVENTFUL, ["framed"]),
-    "a last chunk after white space": ([(*TOKENS, framed_chunk(TOKEN) + b"  0\r\n\r\n")], EVENTFUL, ["framed"]),
+    "a last chunk after white space": (
+        [(*TOKENS, framed_chunk(TOKEN) + b"  0\r\n\r\n")],
+        EVENTFUL,
+        ["framed"],
+    ),
     "sizes that begin with 0": (
         [(*TOKENS, b"0" + framed_chunk(TOKEN), 1.0, b"00" + framed_chunk(TOKEN), 1.0, LAST)],
         EVENTFUL,

@@ -1,0 +1,70 @@
+"""Who records a run, and by which clock: the fast recorder where it can, else conformance's own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import trio
+
+from conformance.capture import Json
+from conformance.connect import Door
+from conformance.errors import UsageError
+from conformance.masking import Secret
+from conformance.recorder import Recorder
+from loadgen.fast import FastRecorder, Pacer, reason_against, stamps_work
+from loadgen.play import Records
+
+KERNEL, USER = "kernel", "user"
+CLOCKS = (USER, KERNEL)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """`sleep`: how the schedule is waited for. `described`: what the report says, at the end."""
+
+    recorder: Records
+    sleep: Callable[[float], Awaitable[object]]
+    described: Callable[[], dict[str, Json]]
+
+
+def settle(wanted: str | None, door: Door) -> tuple[str, str | None]:
+    """The clock, and why it is not the kernel's where nobody said so. Raises UsageError."""
+    if wanted == USER:
+        return USER, None
+    against = reason_against(door)
+    if against is None and not stamps_work():
+        against = "this system gives no receive stamps"
+    if wanted == KERNEL and against is not None:
+        raise UsageError(f"--clock kernel: {against}; use --clock user")
+    return (KERNEL, None) if against is None else (USER, against)
+
+
+@asynccontextmanager
+async def recording(
+    door: Door, wanted: str | None, secrets: Iterable[Secret], *, paced: bool = True
+) -> AsyncIterator[Recording]:
+    """`wanted`: a member of CLOCKS, None for the best there is. `paced`: by a timerfd; without,
+    by the event loop's clock, which a test may have replaced. Raises UsageError.
+    """
+    clock, why = settle(wanted, door)
+    about: dict[str, Json] = {"clock": clock, "clock_because": why}
+    with Pacer() as pacer:
+        exact = paced and pacer.is_exact
+        about["pacing"] = "timerfd" if exact else "event loop"
+        sleep = pacer.sleep if exact else trio.sleep
+        if clock == USER:
+            about["recorder"] = "plain"
+            yield Recording(Recorder(door, secrets=secrets), sleep, lambda: about)
+            return
+        about["recorder"] = "fast"
+        async with FastRecorder(door, clock=time.monotonic, secrets=secrets).open() as fast:
+            yield Recording(fast, sleep, lambda: {**about, **_stamping(fast)})
+
+
+def _stamping(fast: FastRecorder) -> dict[str, Json]:
+    """`clock_jumps`: real time stepped then, in seconds from the recorder's making, and so far."""
+    jumps: list[Json] = [] if fast.stamps is None else [list(jump) for jump in fast.stamps.jumps]
+    return {"clock_jumps": jumps, "unstamped_reads": fast.engine.unstamped}
