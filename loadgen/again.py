@@ -21,10 +21,10 @@ def report(args: argparse.Namespace) -> int:
     """Returns 0, whatever the run's own exit code was; raises UsageError."""
     results = load(Path(args.run))
     with Outputs({"json": args.json, "jsonl": args.jsonl, "csv": args.csv}) as outputs:
-        outputs.write("json", archive.dumps(results, version()))
+        outputs.write("json", archive.dumps(results, version(), definitions=args.definitions))
         outputs.write("jsonl", export.json_lines(*results))
         outputs.write("csv", export.csv_lines(*results))
-        outputs.tell(together.render(results))
+        outputs.tell(together.render(results, definitions=args.definitions))
     return 0
 
 

@@ -9,7 +9,15 @@ from conformance.options import percent
 
 def configure_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN.json", help="what `loadgen run --json` wrote")
+    add_definitions(parser)
     _add_files(parser, ("json", "jsonl", "csv"))
+
+
+def add_definitions(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--definitions", action="store_true",
+        help="also by the definitions of vLLM bench, GuideLLM, AIPerf, inference-perf, MLPerf",
+    )  # fmt: skip
 
 
 def configure_compare(parser: argparse.ArgumentParser) -> None:

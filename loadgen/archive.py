@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 from conformance.capture import Json
+from loadgen import definitions_console
+from loadgen.definitions import lines
 from loadgen.export import SCHEMA, TOOL, document
 from loadgen.measure import Row
 from loadgen.result import Result, exit_of
@@ -30,10 +32,13 @@ def stored(row: Row) -> dict[str, Json]:
     }
 
 
-def dumps(results: Sequence[Result], version: str) -> Iterator[str]:
-    """The document in parts: a run, or the runs of `--repeat`."""
+def dumps(results: Sequence[Result], version: str, *, definitions: bool = False) -> Iterator[str]:
+    """The document in parts: a run, or the runs of `--repeat`.
+
+    `definitions`: with the figures by other tools' definitions.
+    """
     if len(results) == 1:
-        yield from _run(results[0], version)
+        yield from _run(results[0], version, definitions)
         yield "\n"
         return
     head: dict[str, Json] = {
@@ -48,12 +53,15 @@ def dumps(results: Sequence[Result], version: str) -> Iterator[str]:
     yield _open(head) + ',\n "runs": [\n'
     for number, result in enumerate(results):
         yield ",\n" if number else ""
-        yield from _run(result, version)
+        yield from _run(result, version, definitions)
     yield "\n ]\n}\n"
 
 
-def _run(result: Result, version: str) -> Iterator[str]:
-    yield _open(document(result, version)) + ',\n "rows": [\n'
+def _run(result: Result, version: str, definitions: bool) -> Iterator[str]:
+    members = document(result, version)
+    if definitions:
+        members["definitions"] = definitions_console.document(lines(result.measured))
+    yield _open(members) + ',\n "rows": [\n'
     for number, row in enumerate(result.rows):
         line = json.dumps(stored(row), separators=(",", ":"), allow_nan=False)
         yield f"{',' if number else ''}\n  {line}" if number else f"  {line}"

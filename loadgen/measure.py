@@ -28,7 +28,8 @@ class Row:
     `lateness`: from `intended` until the last byte was sent, the time to connect left out: what the
     client itself added. `connecting`: None on a connection that was used before. `token_times`: of
     every chunk with text (content, reasoning, refusal, a tool call). `first_answer`: of the first
-    that is not reasoning. `first_chunk_tokens`: how many tokens the first chunk with text brought.
+    that is not reasoning. `first_choice`, `last_choice`: of the first and the last chunk with any
+    choice. `first_chunk_tokens`: how many tokens the first chunk with text brought.
     `told`: the beginning of what a failed request was answered.
     """
 
@@ -53,6 +54,8 @@ class Row:
     first_byte: float | None = None
     first_event: float | None = None
     first_answer: float | None = None
+    first_choice: float | None = None
+    last_choice: float | None = None
     last_event: float | None = None
     token_times: tuple[float, ...] = ()
     ended: float | None = None
@@ -109,6 +112,7 @@ def _measured(row: Row, played: Played, capture: Capture, reading: Reading) -> R
     times = tuple(chunk_times(reading))
     timed = [(c, at) for c, at in zip(reading.chunks, times, strict=True) if at is not None]
     texts = [(chunk, at) for chunk, at in timed if any(c.carries for c in chunk.choices)]
+    choices = [at for chunk, at in timed if chunk.choices]
     connecting = _connecting(played, capture)
     usage = _usage(reading)
     return replace(
@@ -128,6 +132,8 @@ def _measured(row: Row, played: Played, capture: Capture, reading: Reading) -> R
         first_byte=capture.reads[0].at if capture.reads else None,
         first_event=timed[0][1] if timed else None,
         first_answer=next((at for chunk, at in texts if _answers(chunk)), None),
+        first_choice=choices[0] if choices else None,
+        last_choice=choices[-1] if choices else None,
         last_event=timed[-1][1] if timed else None,
         token_times=tuple(at for _, at in texts),
         ended=capture.end.at,

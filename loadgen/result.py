@@ -57,6 +57,11 @@ class Result:
     allowed: str
 
     @property
+    def measured(self) -> tuple[Row, ...]:
+        """The rows of the window."""
+        return tuple(row for row in self.rows if self.summary.window.holds(row.intended))
+
+    @property
     def valid(self) -> bool:
         return not self.doubts
 

@@ -25,8 +25,8 @@ from loadgen.recording import recording
 from loadgen.result import Ran, Result, Target, exit_of, result_of
 from loadgen.setup import CONNECT, Setup, setup_from_args
 from loadgen.summary import Window
-from loadgen.workload import Workload
 from loadgen.versions import version
+from loadgen.workload import Workload
 
 HELD_AT_MOST = 256 << 20  # bytes of answers kept until the load is over
 A_READ, A_CAPTURE = 100, 2000  # bytes of the records themselves
@@ -41,18 +41,18 @@ def main(args: argparse.Namespace) -> int:
     ]
     wanted = {"json": args.json, "jsonl": args.jsonl, "csv": args.csv}
     with Outputs(wanted) as outputs:
-        result = judged(setup, trio.run(execute, setup))
         results = list(_played(setups))
-        outputs.write("json", archive.dumps(results, version()))
+        outputs.write("json", archive.dumps(results, version(), definitions=args.definitions))
         outputs.write("jsonl", export.json_lines(*results))
         outputs.write("csv", export.csv_lines(*results))
-        outputs.tell(together.render(results))
+        outputs.tell(together.render(results, definitions=args.definitions))
     return exit_of(results)
 
 
 def _played(setups: Sequence[Setup]) -> Iterator[Result]:
     """One after the other; an interruption ends them all."""
     for setup in setups:
+        result = judged(setup, trio.run(execute, setup))
         yield result
         if not result.complete:
             return

@@ -6,6 +6,7 @@ import argparse
 import math
 
 from conformance.run_options import DEFAULT_KEY, add_connection
+from loadgen.again_options import add_definitions
 
 APIS = ("chat", "completions")
 LENGTH = "N, A..B, normal:M,S or lognormal:M,S"
@@ -65,12 +66,12 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--max-requests", metavar="N", type=_positive, help="send no more; the rest is dropped"
     )
+    group.add_argument("--seed", metavar="N", type=_count, default=7, help="default %(default)d")
     group.add_argument(
         "--clock", choices=("user", "kernel"),
         help="times of what is received: the kernel's stamps (default on Linux over plain TCP) or "
         "when a read returned",
     )  # fmt: skip
-    group.add_argument("--seed", metavar="N", type=_count, default=7, help="default %(default)d")
     group.add_argument(
         "--repeat", metavar="N", type=_positive, default=1,
         help="runs of the load, one after the other, each with the next seed",
@@ -113,6 +114,7 @@ def _add_reports(parser: argparse.ArgumentParser) -> None:
             f"--{form}", metavar="FILE", action="append", default=[],
             help=f"{what}; repeatable; - is stdout",
         )  # fmt: skip
+    add_definitions(group)
     group.add_argument("--debug", action="store_true", help="tracebacks for errors of ours")
 
 

@@ -7,25 +7,34 @@ from collections.abc import Iterator, Sequence
 
 from tabulate import tabulate
 
-from loadgen import console
+from loadgen import console, definitions_console
+from loadgen.definitions import lines
 from loadgen.result import Result, exit_of
 
 SHOWN = (("ttft", 0.5), ("ttft", 0.99), ("tpot", 0.5), ("gap", 0.99), ("e2e", 0.5), ("e2e", 0.99))
 RATES = ("succeeded", "output-tokens", "in-flight")
 
 
-def render(results: Sequence[Result]) -> str:
-    """One run as `console` has it; several as a table over the runs and a line for each."""
+def render(results: Sequence[Result], *, definitions: bool = False) -> str:
+    """One run as `console` has it; several as a table over the runs and a line for each.
+
+    `definitions`: before it, each run by the definitions of other tools.
+    """
+    tables = [definitions_console.render(lines(each.measured)) for each in results if definitions]
+    return "\n".join([*tables, _figures_of(results)])
+
+
+def _figures_of(results: Sequence[Result]) -> str:
     if len(results) == 1:
         return console.render(results[0])
     head = ["of each run", "n", "least", "median", "most", "deviation / mean"]
     rows = [_spread(name, values) for name, values in _figures(results)]
     align = ("left", *("right",) * (len(head) - 1))
     table = tabulate(rows, headers=head, colalign=align, disable_numparse=True)
-    lines = [f"run {n}: {console.verdict(each)}" for n, each in enumerate(results, 1)]
+    each_run = [f"run {n}: {console.verdict(each)}" for n, each in enumerate(results, 1)]
     valid = sum(result.valid for result in results)
     last = f"{valid} of {len(results)} runs valid · exit {exit_of(results)}"
-    return "\n".join([console.head(results[0]), "", table, "", *lines, "", last]) + "\n"
+    return "\n".join([console.head(results[0]), "", table, "", *each_run, "", last]) + "\n"
 
 
 def _figures(results: Sequence[Result]) -> Iterator[tuple[str, list[float | None]]]:

@@ -33,6 +33,8 @@ def row(
         "first_byte": sent + ttft / 2,
         "first_event": sent + ttft / 2,
         "first_answer": times[0] if times else None,
+        "first_choice": sent + ttft / 2,
+        "last_choice": times[-1] if times else sent + ttft,
         "last_event": times[-1] if times else sent + ttft,
         "token_times": times,
         "ended": times[-1] if times else sent + ttft,
