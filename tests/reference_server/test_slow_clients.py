@@ -6,6 +6,8 @@ The streams here pass nothing on before the other side reads, so every write is 
 from __future__ import annotations
 
 import json
+import random
+import re
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -335,3 +337,60 @@ def test_a_reader_who_keeps_up_sees_no_difference(policy: str) -> None:
     assert first == second
     texts = [chunk["choices"][0]["index"] for chunk in first[2:-1]]
     assert all({a, b} == {0, 1} for a, b in pairwise(texts[:20]))
+
+
+# -- any readers at all --------------------------------------------------------------------------
+
+
+async def anyhow(client: Client, rng: random.Random) -> bytes:
+    """Reads in pieces of any size, with pauses now and then; may leave in the middle."""
+    raw = b""
+    leaves = rng.random() < 0.4
+    while b"\r\n0\r\n\r\n" not in raw:
+        if rng.random() < 0.02:
+            await trio.sleep(rng.choice((0.1, 1.0, 7.0)))
+        got = bytes(await client.stream.receive_some(rng.randint(1, 4000)))
+        if not got or (leaves and rng.random() < 0.01):
+            break
+        raw += got
+    await client.hang_up()
+    return raw
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("policy", POLICIES)
+def test_whatever_readers_do_each_reads_a_beginning_and_nothing_is_left(
+    policy: str, seed: int
+) -> None:
+    rng = random.Random(f"{policy} {seed}")
+    ends: list[bytes] = []
+
+    async def main() -> None:
+        async with serving(PATIENT, slow=policy, max_batch=4) as running:
+            whole = (await running.post(CHAT, LONG)).text()
+            bridge = running.server.bridge
+
+            async def one(number: int) -> None:
+                client = slowly(running)
+                await client.send(CHAT, {**LONG, "n": rng.randint(1, 2), "max_tokens": 200})
+                ends.append(await anyhow(client, random.Random(f"{policy} {seed} {number}")))
+
+            async with trio.open_nursery() as nursery:
+                for number in range(6):
+                    nursery.start_soon(one, number)
+                    await trio.sleep(rng.uniform(0, 2))
+            await until(lambda: not bridge.busy and not running.server._connections)
+            for raw in ends:
+                texts = re.findall(rb'"index":0,"delta":{"content":"([^"]*)"}', raw)
+                assert whole.encode().startswith(b"".join(texts)), f"seed {seed}"
+                assert b"[DONE]" not in raw or b"slow_client" not in raw
+            gauges, books = running.engine.gauges, bridge.books
+            assert gauges.running == gauges.waiting == gauges.paused == gauges.owed == 0
+            assert gauges.submitted == gauges.finished + gauges.aborted
+            assert (books.events, books.bytes) == (0, 0)
+            assert bridge.gate.free
+            assert not bridge._unstarted
+            if POLICIES[policy].steps < 1000:
+                assert books.most_events <= 2 * POLICIES[policy].steps + 3
+
+    run(main)
