@@ -115,6 +115,8 @@ class Subject:
     def runner(self, rows: int, tokens: int, invariant: bool = False) -> TorchRunner:
         blocks = rows * -(-tokens // BLOCK)
         cache = KeyValueCache(self.layers, blocks=blocks, block_size=BLOCK)
+        for store in (*cache._keys, *cache._values):
+            store.fill_(0.5)  # fresh zeros are one page of memory, read again and again
         sampler = Sampler(rows, self.vocabulary, frozenset(), "cpu")
         context = self.ours.config.max_position_embeddings
         return TorchRunner(self.ours, cache, sampler, context=context, batch_invariant=invariant)
@@ -173,7 +175,7 @@ class Floor:
             for weight in [module.weight]
         ]
         self._caches = [
-            torch.randn(2, rows, layer.kv_heads, longest, layer.head_dim)
+            torch.full((2, rows, layer.kv_heads, longest, layer.head_dim), 0.5)
             for layer in subject.layers
         ]
 
