@@ -12,14 +12,17 @@ from reference_server.bridge.ticket import UNAVAILABLE
 from reference_server.engine.interface import Delta, Done, Event, Failure, Work
 from reference_server.seams import Act, Answer, Document, Part, Seams, Slow
 from reference_server.wire import sse_writer
+from reference_server.wire.chat_shape import ChatShape
+from reference_server.wire.completion_shape import CompletionShape
 from reference_server.wire.connection import Connection
 from reference_server.wire.errors import ApiError, envelope, invalid
 from reference_server.wire.request import Ask
-from reference_server.wire.shape import SHAPES, Label, Piece, Shape
+from reference_server.wire.shape import Label, Piece, Shape
 
 _STREAM_FIELDS = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
 INVALID = "invalid_request_error"  # that of a request which no server of this model could do
 _BLOCKED = 0.5  # seconds of one write
+SHAPES: dict[str, type[Shape]] = {"chat": ChatShape, "completions": CompletionShape}
 _PREFIX = {"chat": "chatcmpl", "completions": "cmpl"}
 
 

@@ -1,4 +1,4 @@
-"""The OpenAI shapes of both APIs: chunks of a stream and documents of a plain answer.
+"""What the OpenAI shapes of both APIs share: chunks of a stream, documents of a plain answer.
 
 Pure: engine events in, dictionaries out. Both dialects have the same three verbs: `opening` (the
 chunks before the first token), `delta`, and `document`.
@@ -6,15 +6,12 @@ chunks before the first token), `delta`, and `document`.
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import Any
 
 from reference_server.engine.interface import Delta, Done, FinishReason, TokenLogprob
 from reference_server.seams import Document, Part
-from reference_server.wire.request import Ask, Call
+from reference_server.wire.request import Ask
 
 Shaped = tuple[Part, Document]
 
@@ -40,7 +37,7 @@ class Piece:
 
 
 @dataclass(slots=True)
-class _Gathered:
+class Gathered:
     """One choice of a plain answer."""
 
     text: list[str] = field(default_factory=list)
@@ -80,7 +77,7 @@ class Shape:
         """The chunks of one piece; a finish gets a chunk of its own."""
         raise NotImplementedError
 
-    def choice(self, index: int, gathered: _Gathered) -> Document:
+    def choice(self, index: int, gathered: Gathered) -> Document:
         raise NotImplementedError
 
     def piece(self, work: int, delta: Delta) -> Piece:
@@ -93,7 +90,7 @@ class Shape:
 
     def document(self, pieces: Sequence[Piece], done: Sequence[Done]) -> Document:
         """The plain answer made of the same pieces."""
-        gathered = [_Gathered() for _ in range(self.ask.choices)]
+        gathered = [Gathered() for _ in range(self.ask.choices)]
         for piece in pieces:
             one = gathered[piece.index]
             one.text.append(piece.text)
@@ -131,202 +128,3 @@ class Shape:
         chunk = {**self._head(self.chunk_object), "choices": [choice]}
         # "All other chunks will also include a `usage` field, but with a null value."
         return {**chunk, "usage": None} if self.ask.include_usage else chunk
-
-
-class ChatShape(Shape):
-    object = "chat.completion"
-    chunk_object = "chat.completion.chunk"
-
-    def __init__(self, ask: Ask, label: Label) -> None:
-        super().__init__(ask, label)
-        self._written = [0] * ask.choices  # characters of call arguments so far, per choice
-        self._named: set[tuple[int, int]] = set()  # calls whose first fragment was sent
-
-    def opening(self) -> Iterator[Shaped]:
-        """Every choice's role, in order, before any text."""
-        content = None if self.ask.calls else ""
-        for index in range(self.ask.choices):
-            chunk = self._delta(index, {"role": "assistant", "content": content})
-            if self.ask.return_token_ids and index == 0:
-                chunk["prompt_token_ids"] = self._prompt_ids()
-            yield Part.ROLE, chunk
-
-    def document(self, pieces: Sequence[Piece], done: Sequence[Done]) -> Document:
-        whole = super().document(pieces, done)
-        if self.ask.return_token_ids:
-            whole["prompt_token_ids"] = self._prompt_ids()
-        return whole
-
-    def _prompt_ids(self) -> list[int] | None:
-        return self._ids(self.prompt_ids[0] if self.prompt_ids else ())
-
-    def delta(self, piece: Piece) -> Iterator[Shaped]:
-        self._keep(piece)
-        if piece.text and self.ask.calls:
-            for fragment in self._fragments(piece):
-                yield Part.TOOL, self._delta(piece.index, {"tool_calls": [fragment]})
-        elif piece.text:
-            entries = self._logprobs(piece.logprobs)
-            yield Part.CONTENT, self._delta(piece.index, {"content": piece.text}, entries)
-        if piece.finish:
-            finish = self._finish(piece.finish)
-            yield Part.FINISH, self._delta(piece.index, {}, finish=finish)
-
-    def choice(self, index: int, gathered: _Gathered) -> Document:
-        text = "".join(gathered.text)
-        message: Document = {"role": "assistant", "content": text, "refusal": None}
-        if self.ask.calls:
-            message["content"] = None
-            if calls := self._whole_calls(index, text):
-                message["tool_calls"] = calls
-        finish = None if gathered.finish is None else self._finish(gathered.finish)
-        entries = None if self.ask.calls else self._logprobs(gathered.logprobs)
-        choice = {"index": index, "message": message, "logprobs": entries, "finish_reason": finish}
-        if self.ask.return_token_ids:
-            choice["token_ids"] = self._ids(gathered.token_ids)
-        return choice
-
-    def _delta(
-        self, index: int, delta: Document, logprobs: Document | None = None, finish: Any = None
-    ) -> Document:
-        choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
-        return self._chunk({**choice, **self._said(index)})
-
-    def _finish(self, reason: FinishReason) -> str:
-        if self.ask.calls and reason is FinishReason.STOP:
-            return FinishReason.TOOL_CALLS.value
-        return reason.value
-
-    def _fragments(self, piece: Piece) -> Iterator[Document]:
-        """The piece cut where one call ends and the next one begins. A name comes whole."""
-        at = self._written[piece.index]
-        self._written[piece.index] = end = at + len(piece.text)
-        for number, (call, begin, stop) in enumerate(self._spans()):
-            if end >= begin and (piece.index, number) not in self._named:
-                self._named.add((piece.index, number))
-                yield {"index": number, **self._call(piece.index, number, call, "")}
-            text = piece.text[max(begin - at, 0) : max(min(stop, end) - at, 0)]
-            if text:
-                yield {"index": number, "function": {"arguments": text}}
-
-    def _spans(self) -> Iterator[tuple[Call, int, int]]:
-        """Where each call's arguments stand in the engine's text; its name stands before them."""
-        end = 0
-        for call in self.ask.calls:
-            begin = end + len(call.written) - len(call.arguments)
-            end += len(call.written)
-            yield call, begin, end
-
-    def _call(self, index: int, number: int, call: Call, arguments: str) -> Document:
-        name = f"call_{self.label.id[-12:]}_{index}_{number}"
-        function = {"name": call.name, "arguments": arguments}
-        return {"id": name, "type": "function", "function": function}
-
-    def _whole_calls(self, index: int, text: str) -> list[Document]:
-        return [
-            self._call(index, number, call, text[begin:end])
-            for number, (call, begin, end) in enumerate(self._spans())
-            if len(text) >= begin
-        ]
-
-    def _logprobs(self, entries: Sequence[TokenLogprob]) -> Document | None:
-        if self.ask.sampling.logprobs is None:
-            return None
-        return {"content": [_entry(entry) for entry in entries], "refusal": None}
-
-
-def _entry(entry: TokenLogprob) -> Document:
-    top = [
-        {"token": token, "logprob": value, "bytes": list(raw)} for token, raw, value in entry.top
-    ]
-    return {
-        "token": entry.token,
-        "logprob": entry.logprob,
-        "bytes": list(entry.raw),
-        "top_logprobs": top,
-    }
-
-
-class CompletionShape(Shape):
-    object = chunk_object = "text_completion"
-
-    def __init__(self, ask: Ask, label: Label) -> None:
-        super().__init__(ask, label)
-        self._offset = [0] * ask.choices  # characters of text sent so far, per choice
-        self._shown: set[int] = set()  # choices whose prompt ids were sent
-
-    def opening(self) -> Iterator[Shaped]:
-        """With several choices an empty chunk for each, in order: clients number by appearance.
-
-        Without it a choice whose first token ends inside a character would appear after the next.
-        """
-        if self.ask.choices > 1:
-            for index in range(self.ask.choices):
-                yield Part.ROLE, self._piece(index, "", None, None)
-
-    def delta(self, piece: Piece) -> Iterator[Shaped]:
-        self._keep(piece)
-        if piece.text:
-            entries = self._logprobs(piece.logprobs, self._offset[piece.index])
-            self._offset[piece.index] += len(piece.text)
-            yield Part.CONTENT, self._piece(piece.index, piece.text, entries, None)
-        if piece.finish:
-            yield Part.FINISH, self._piece(piece.index, "", None, piece.finish.value)
-
-    def _piece(
-        self, index: int, text: str, logprobs: Document | None, finish: str | None
-    ) -> Document:
-        """A chunk. The first one of a choice has its prompt's ids, if ids are wanted."""
-        choice = {**self._choice(index, text, logprobs, finish), **self._said(index)}
-        if self.ask.return_token_ids and index not in self._shown:
-            self._shown.add(index)
-            choice["prompt_token_ids"] = self._prompt_ids(index)
-        return self._chunk(choice)
-
-    def _prompt_ids(self, index: int) -> list[int] | None:
-        prompt = index // self.ask.n
-        return self._ids(self.prompt_ids[prompt]) if self.prompt_ids else None
-
-    def choice(self, index: int, gathered: _Gathered) -> Document:
-        finish = None if gathered.finish is None else gathered.finish.value
-        entries = self._logprobs(gathered.logprobs, 0)
-        choice = self._choice(index, "".join(gathered.text), entries, finish)
-        if self.ask.return_token_ids:
-            choice["token_ids"] = self._ids(gathered.token_ids)
-            choice["prompt_token_ids"] = self._prompt_ids(index)
-        return choice
-
-    def _choice(
-        self, index: int, text: str, logprobs: Document | None, finish: str | None
-    ) -> Document:
-        return {"text": text, "index": index, "logprobs": logprobs, "finish_reason": finish}
-
-    def _logprobs(self, entries: Sequence[TokenLogprob], offset: int) -> Document | None:
-        if self.ask.sampling.logprobs is None:
-            return None
-        spelled = _spelled(entries)
-        shown = zip(spelled, entries, strict=True)
-        tops = [dict(_alternatives(text, entry)) for text, entry in shown]
-        return {
-            "tokens": spelled,
-            "token_logprobs": [entry.logprob for entry in entries],
-            "top_logprobs": tops if self.ask.sampling.logprobs else None,
-            "text_offset": [
-                offset + length for length in accumulate(map(len, spelled[:-1]), initial=0)
-            ][: len(entries)],
-        }
-
-
-def _spelled(entries: Sequence[TokenLogprob]) -> list[str]:
-    """What each token adds to the text: a character belongs to the token that completes it."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    return [decoder.decode(entry.raw) for entry in entries]
-
-
-def _alternatives(text: str, entry: TokenLogprob) -> Iterator[tuple[str, float]]:
-    """The alternatives by their text; the chosen token as `tokens` spells it."""
-    for token, raw, value in entry.top:
-        yield (text if raw == entry.raw else token), value
-
-
-SHAPES: dict[str, type[Shape]] = {"chat": ChatShape, "completions": CompletionShape}

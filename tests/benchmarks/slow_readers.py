@@ -29,9 +29,10 @@ from reference_server.engine.interface import Delta
 from reference_server.engine.scripted import ScriptedEngine
 from reference_server.seams import Document, Part, Seams
 from reference_server.wire import sse_writer
+from reference_server.wire.completion_shape import CompletionShape
 from reference_server.wire.connection import Limits
 from reference_server.wire.server import Server, Settings
-from reference_server.wire.shape import SHAPES, Label
+from reference_server.wire.shape import Label
 from tests.reference_server.client import COMPLETIONS, Client, completion
 
 RESULTS = Path(__file__).parent / "results" / "slow_readers.md"
@@ -161,7 +162,7 @@ def held_eagerly() -> list[bytes]:
     from reference_server.wire.request import completions
 
     body = {"model": "scripted", "prompt": "x"}
-    shape = SHAPES["completions"](completions(body), Label("cmpl-" + "0" * 24, 0, "scripted"))
+    shape = CompletionShape(completions(body), Label("cmpl-" + "0" * 24, 0, "scripted"))
     return [
         sse_writer.event(chunk)
         for delta in deltas()
