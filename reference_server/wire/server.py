@@ -20,9 +20,10 @@ from reference_server.bridge.ticket import UNAVAILABLE
 from reference_server.clock import Clock
 from reference_server.seams import CLEAN, Answer, Seams
 from reference_server.wire import chat_request, fields, gauges, request, sse_writer, tokens
-from reference_server.wire.connection import Bodies, Connection, Limits, Request
+from reference_server.wire.connection import Connection, Request
 from reference_server.wire.errors import ApiError
 from reference_server.wire.exchange import Exchange
+from reference_server.wire.limits import Bodies, Limits
 from reference_server.wire.request import Ask
 
 _GENERATE = {"/v1/chat/completions": chat_request.chat, "/v1/completions": request.completions}

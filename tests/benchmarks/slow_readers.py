@@ -30,7 +30,7 @@ from reference_server.engine.scripted import ScriptedEngine
 from reference_server.seams import Document, Part, Seams
 from reference_server.wire import sse_writer
 from reference_server.wire.completion_shape import CompletionShape
-from reference_server.wire.connection import Limits
+from reference_server.wire.limits import Limits
 from reference_server.wire.server import Server, Settings
 from reference_server.wire.shape import Label
 from tests.reference_server.client import COMPLETIONS, Client, completion

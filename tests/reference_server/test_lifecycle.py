@@ -11,7 +11,7 @@ import trio.testing
 
 from reference_server.engine.interface import Event, Failure, Work
 from reference_server.engine.scripted import ScriptedEngine
-from reference_server.wire.connection import Limits
+from reference_server.wire.limits import Limits
 from reference_server.wire.server import Settings
 from tests.reference_server.client import (
     CHAT,

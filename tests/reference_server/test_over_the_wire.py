@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from reference_server.engine.batching import BatchingEngine
-from reference_server.wire.connection import Limits
+from reference_server.wire.limits import Limits
 from reference_server.wire.server import Settings
 from tests.reference_server.client import (
     COMPLETIONS,

@@ -8,7 +8,7 @@ from typing import Any
 import h11
 import pytest
 
-from reference_server.wire.connection import Limits
+from reference_server.wire.limits import Limits
 from reference_server.wire.server import Settings
 from tests.reference_server.client import (
     CHAT,

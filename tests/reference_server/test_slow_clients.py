@@ -18,7 +18,7 @@ import trio.testing
 from reference_server.bridge.policy import BEHIND, DEFAULT, POLICIES, SlowPolicy, merged, weight
 from reference_server.bridge.queue import Books, Queue
 from reference_server.engine.interface import Delta, Done, FinishReason, TokenLogprob
-from reference_server.wire.connection import Limits
+from reference_server.wire.limits import Limits
 from reference_server.wire.server import Settings
 from tests.reference_server.client import (
     CHAT,

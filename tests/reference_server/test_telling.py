@@ -12,7 +12,7 @@ from conformance.metrics import MAPS, parse, values_from
 from reference_server.bridge.meter import Histogram, Meter
 from reference_server.engine.batching import BatchingEngine
 from reference_server.engine.interface import Engine
-from reference_server.wire.connection import Limits
+from reference_server.wire.limits import Limits
 from reference_server.wire.server import Settings
 from tests.reference_server.client import (
     CHAT,
