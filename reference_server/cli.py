@@ -9,6 +9,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 import trio
 
@@ -19,7 +20,8 @@ from reference_server.engine.scripted import CONTEXT, ScriptedEngine
 from reference_server.faults.table import find, listing, seams_for
 from reference_server.options import SCRIPTED, parser, problem
 from reference_server.personalities import find as personality
-from reference_server.wire.server import Server, Settings
+from reference_server.wire.server import SeamsFor, Server, Settings
+from reference_server.write_log import logging_to
 
 DRAIN_SECONDS = 10.0
 
@@ -37,7 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if wrong := problem(options):
             raise Unready(wrong)
-        return trio.run(_serve, options, _engine(options))
+        with ExitStack() as opened:
+            seams = _seams(options, opened)
+            return trio.run(_serve, options, _engine(options), seams)
     except Unready as error:
         print(f"reference-server: {error}", file=sys.stderr)
         return 2
@@ -76,7 +80,20 @@ def _bridge(options: argparse.Namespace, engine: Engine) -> Bridge:
     return Bridge(engine, pace, threaded=not scripted, slow=slow)
 
 
-async def _serve(options: argparse.Namespace, engine: Engine) -> int:
+def _seams(options: argparse.Namespace, opened: ExitStack) -> SeamsFor:
+    """What is broken for each request, or only looked at."""
+    if options.log_writes:
+        try:
+            log = open(options.log_writes, "w", encoding="ascii")  # noqa: SIM115
+        except OSError as error:
+            raise Unready(f"--log-writes {options.log_writes}: {error.strerror}") from None
+        return logging_to(opened.enter_context(log))
+    faults = [find(name) for name in options.fault]
+    faults += personality(options.personality).parts() if options.personality else ()
+    return seams_for(faults, options.allow_faults)
+
+
+async def _serve(options: argparse.Namespace, engine: Engine, seams: SeamsFor) -> int:
     bridge = _bridge(options, engine)
     settings = Settings(
         model=options.model,
@@ -86,9 +103,7 @@ async def _serve(options: argparse.Namespace, engine: Engine) -> int:
         heartbeat=options.heartbeat,
         api_key=os.environ[options.api_key_env] if options.api_key_env else None,
     )
-    faults = [find(name) for name in options.fault]
-    faults += personality(options.personality).parts() if options.personality else ()
-    server = Server(bridge, settings, seams=seams_for(faults, options.allow_faults))
+    server = Server(bridge, settings, seams=seams)
     listeners = await _listening(options.host, options.port)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bridge.run)

@@ -81,6 +81,7 @@ def _serving_flags(made: Parser) -> None:
     )
     add("--heartbeat", type=float, metavar="S", help="comment after S silent s")
     add("--api-key-env", metavar="NAME", help="variable that holds the API key")
+    add("--log-writes", metavar="FILE", help="JSON lines: when each piece of an answer was written")
 
 
 def _fault_flags(made: Parser) -> None:
@@ -108,6 +109,8 @@ def _problems(options: argparse.Namespace) -> Iterator[str]:
             yield f"--{name}: expected one of {', '.join(words)}, got {value}"
     if options.api_key_env and not os.environ.get(options.api_key_env):
         yield f"--api-key-env: the environment variable {options.api_key_env} is not set"
+    if False and (options.fault or options.personality or options.allow_faults):
+        yield "--log-writes: goes with a clean server only, not with faults or a personality"
     if options.personality:
         yield from _unknown("--personality", personality, options.personality)
     for name in options.fault:
