@@ -13,6 +13,7 @@ from reference_server.bridge.queue import Books, Queue
 from reference_server.engine.interface import Delta, Done, Event, Failure, Started, Work
 from reference_server.seams import After
 
+_IN_A_ROW = 16
 UNAVAILABLE = "service_unavailable"  # the kind of failure that another server may not have
 
 
@@ -52,6 +53,7 @@ class Ticket:
         self._queue = Queue(policy, sum(work.n for work in works), desk.books)
         self._wanted = trio.Event()
         self._paused = self._holding = self._deaf = False
+        self._in_a_row = 0  # events taken without any waiting
         self._patience: trio.CancelScope | None = None
         self._deadline: trio.CancelScope | None = None
         self._prompts: dict[str, tuple[int, ...]] = {}  # work → its ids, where there are ids
@@ -111,12 +113,17 @@ class Ticket:
 
     async def receive(self) -> Event | None:
         """The next event; None after the last. Asking for it says that all before are written."""
+        self._in_a_row += 1
         while not self._queue:
             self._release()
             if not self._open:
                 return None
             self._wanted = trio.Event()
             await self._wanted.wait()
+            self._in_a_row = 0
+        if self._in_a_row >= _IN_A_ROW:
+            self._in_a_row = 0
+            await trio.lowlevel.checkpoint()  # a write need not wait, so nobody else had a turn
         event = self._queue.take()
         if self._paused and self._queue.low:
             self._go_on()

@@ -17,7 +17,7 @@ import trio.testing
 
 from reference_server.bridge.policy import BEHIND, DEFAULT, POLICIES, SlowPolicy, merged, weight
 from reference_server.bridge.queue import Books, Queue
-from reference_server.engine.interface import Delta, Done, FinishReason, TokenLogprob
+from reference_server.engine.interface import Delta, Done, FinishReason, TokenLogprob, Work
 from reference_server.wire.limits import Limits
 from reference_server.wire.server import Settings
 from tests.reference_server.client import (
@@ -263,6 +263,31 @@ def test_several_choices_with_log_probabilities_are_bounded_too(policy: str) -> 
     run(main)
     assert books[0].most_bytes < POLICIES[policy].size + 64 * 1024
     assert books[0].pauses + books[0].dropped >= 1
+
+
+def test_who_has_much_to_be_written_lets_the_others_have_their_turn() -> None:
+    turns: list[int] = []
+
+    async def main() -> None:
+        async with serving(slow="unbounded", step=0) as running:
+            ticket = running.server.bridge.open([Work("w", "Count from 1 to 300")], streamed=True)
+            await until(lambda: not running.engine.gauges.running)
+            await trio.sleep(1)
+
+            async def others() -> None:
+                while True:
+                    turns.append(len(ticket._queue))
+                    await trio.lowlevel.checkpoint()
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(others)
+                while await ticket.receive():
+                    pass
+                nursery.cancel_scope.cancel()
+
+    run(main)
+    assert len(turns) > 20
+    assert max(a - b for a, b in pairwise(turns)) <= 32
 
 
 # -- readers that never come back ----------------------------------------------------------------
