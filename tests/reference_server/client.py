@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -97,7 +97,7 @@ class Client:
                 reply.whole = True
         return reply
 
-    async def events(self) -> AsyncIterator[object]:
+    async def events(self) -> AsyncGenerator[object, None]:
         """h11's events up to the end of the answer or of the connection."""
         while True:
             event = self._h11.next_event()
