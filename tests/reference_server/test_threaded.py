@@ -283,3 +283,26 @@ def test_the_events_of_a_step_come_with_one_message() -> None:
 
     run_in_real_time(main)
     assert calls == [64]  # a Started and a Delta for each
+
+
+class Counting(ScriptedEngine):
+    """Takes its time to count the tokens of a long text."""
+
+    def count_tokens(self, text: str) -> int:
+        time.sleep(0.5 if len(text) > 10_000 else 0)
+        return len(text) // 1000
+
+
+def test_the_loop_goes_on_while_the_tokens_of_a_long_prompt_are_counted() -> None:
+    async def main() -> None:
+        async with serving(engine=Counting(4), threaded=True, step=0) as running:
+            client = running.connect()
+            await client.send(CHAT, chat("x" * 20_000, max_tokens=1))
+            await trio.sleep(0.1)
+            begun = time.monotonic()
+            assert (await running.connect().get("/health")).status == 200
+            assert time.monotonic() - begun < 0.3
+            assert running.engine.gauges.submitted == 0
+            assert (await client.read()).status == 200
+
+    run_in_real_time(main)
