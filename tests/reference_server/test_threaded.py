@@ -297,11 +297,11 @@ def test_the_loop_goes_on_while_the_tokens_of_a_long_prompt_are_counted() -> Non
     async def main() -> None:
         async with serving(engine=Counting(4), threaded=True, step=0) as running:
             client = running.connect()
+            begun = time.monotonic()
             await client.send(CHAT, chat("x" * 20_000, max_tokens=1))
             await trio.sleep(0.1)
-            begun = time.monotonic()
             assert (await running.connect().get("/health")).status == 200
-            assert time.monotonic() - begun < 0.3
+            assert time.monotonic() - begun < 0.45
             assert running.engine.gauges.submitted == 0
             assert (await client.read()).status == 200
 
