@@ -46,6 +46,10 @@ OURS: Mapping[str, tuple[str, ...]] = {
         "conformance.masking",
         "conformance.strictjson",
         "conformance.report.escape",
+        # A server's own gauges are called and scraped as in `conformance`.
+        "conformance.metrics",
+        "conformance.metering",
+        "conformance.scenarios.meter",
     ),
 }
 
@@ -67,6 +71,7 @@ FENCES: Mapping[str, tuple[str, ...]] = {
         "conformance.replay.command",
         "conformance.cli",
         "loadgen.play",
+        "loadgen.recovery",
         "loadgen.fast",
         "loadgen.recording",
         "loadgen.run_command",
@@ -87,7 +92,7 @@ FENCES: Mapping[str, tuple[str, ...]] = {
     ),
     "torch": ("reference_server.engine",),
     "transformers": ("reference_server.engine",),
-    "tokenizers": ("reference_server.engine.tiny.spelling",),
+    "tokenizers": ("reference_server.engine.tiny.spelling", "reference_server.engine.tiny.train"),
 }
 
 # Rooms that must stay pure although a wider rule would let them be otherwise: no torch where the

@@ -18,6 +18,7 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
+MOST_BYTES = 6_000_000  # of which the embedded model is most
 STREAM = b'data: {"id":"1"}\n\ndata: [DONE]\n\n'
 
 
@@ -85,6 +86,23 @@ def test_the_wheel_holds_the_three_packages_their_data_and_nothing_else(wheel: P
     assert f"{info}/licenses/LICENSE" in names
     assert {f"{top}/py.typed" for top in tops - {info}} <= set(names)
     assert [n for n in names if n.startswith("conformance/specs/cases/") and n.endswith(".yaml")]
+
+
+def test_the_embedded_model_is_in_the_wheel_whole_with_its_licences(wheel: Path) -> None:
+    tiny = ROOT / "reference_server" / "engine" / "tiny"
+    held = zipfile.ZipFile(wheel)
+    for file in (*(tiny / "model").iterdir(), tiny / "LICENSES.md", tiny / "README.md"):
+        assert held.read(str(file.relative_to(ROOT))) == file.read_bytes(), file
+    assert wheel.stat().st_size < MOST_BYTES
+
+
+def test_the_torch_engine_says_in_one_line_what_it_needs(commands: Path, tmp_path: Path) -> None:
+    words = [str(commands / "reference-server"), "--model", "tiny", "--port", "0"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("reference-server: --model tiny needs torch and transformers")
+    assert "streamproof[reference]" in line
 
 
 def test_every_command_knows_its_version_and_its_help(

@@ -1,6 +1,7 @@
 """Trains the embedded model from nothing and writes its folder. Not imported by the server.
 
-    python -m reference_server.engine.tiny.train --out FOLDER [--steps N] [--seed N] [--cldr FOLDER]
+    python -m reference_server.engine.tiny.train --out FOLDER [--steps N] [--seed N]
+        [--start FOLDER]
 
 One thread, so that equal seeds give equal losses on a machine. README.md has the figures.
 """
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from reference_server.engine.tiny import beginning, cldr, spelling
@@ -150,12 +152,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="the model's folder")
     parser.add_argument("--steps", type=int, default=4200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--start", type=Path, help="a folder to go on from, not from nothing")
     parser.add_argument("--cldr", type=Path, default=cldr.FOLDER)
     asked = parser.parse_args(argv)
     torch.set_num_threads(1)
     names = {tongue: cldr.read(asked.cldr, tongue) for tongue in LANGUAGES}
-    tokenizer = spelling.learn(spelling_texts(names, asked.seed))
-    model = untrained(tokenizer.get_vocab_size(), asked.seed)
+    if asked.start:
+        tokenizer = Tokenizer.from_file(str(asked.start / "tokenizer.json"))
+        model = LlamaForCausalLM.from_pretrained(asked.start, dtype=torch.float32)
+    else:
+        tokenizer = spelling.learn(spelling_texts(names, asked.seed))
+        model = untrained(tokenizer.get_vocab_size(), asked.seed)
     reader = Reader(Corpus(names), tokenizer, asked.seed)
     recent: list[float] = []
     began = time.monotonic()
