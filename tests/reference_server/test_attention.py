@@ -134,8 +134,9 @@ def test_batch_invariant_logits_do_not_depend_on_where_a_prompt_is_cut(family: s
     for chunk in (1, 3, 4, 16):
         again = models.runner(family, batch_invariant=True)
         assert torch.equal(models.fed(again, tokens, range(11), chunk), whole), chunk
-    runner.row_logits([models.row(tokens, SCATTERED)])
     assert torch.equal(runner.row_logits([models.row(tokens, SCATTERED)])[0], whole[-1])
+    last = models.Chunk(0, 0, tokens, SCATTERED, last=True)
+    assert torch.equal(runner.prompt_logits(last)[0], whole[-1])
 
 
 @DTYPES

@@ -85,8 +85,9 @@ def test_who_joins_and_who_leaves_changes_no_answer(family: str) -> None:
 
 
 def test_echo_scores_a_prompt_as_the_model_does_whole_and_in_chunks() -> None:
-    prompt = PROMPTS[0]
-    logits = models.own_logits(models.pair("llama")[0], prompt).log_softmax(-1)
+    own, prompt = models.pair("llama")[0], PROMPTS[0]
+    answer = tuple(models.answer(own, prompt, 1))
+    logits = models.own_logits(own, prompt).log_softmax(-1)
     expected = [float(logits[n, token]) for n, token in enumerate(prompt[1:])]
     asked = replace(models.work("0", prompt, 1, logprobs=2), echo=True)
     for chunk in (0, 4):
@@ -99,6 +100,7 @@ def test_echo_scores_a_prompt_as_the_model_does_whole_and_in_chunks() -> None:
         scores = [entry.logprob for delta in deltas for entry in delta.logprobs]
         # The first token has nothing before it; the last score is that of the answer.
         assert scores[-len(prompt) : -1] == pytest.approx(expected, abs=1e-4), chunk
+        assert deltas[-1].token_ids == answer, chunk
 
 
 def test_a_seeded_draw_is_the_same_alone_and_in_company_where_rows_are_invariant() -> None:
