@@ -109,7 +109,7 @@ def _problems(options: argparse.Namespace) -> Iterator[str]:
             yield f"--{name}: expected one of {', '.join(words)}, got {value}"
     if options.api_key_env and not os.environ.get(options.api_key_env):
         yield f"--api-key-env: the environment variable {options.api_key_env} is not set"
-    if False and (options.fault or options.personality or options.allow_faults):
+    if options.log_writes and (options.fault or options.personality or options.allow_faults):
         yield "--log-writes: goes with a clean server only, not with faults or a personality"
     if options.personality:
         yield from _unknown("--personality", personality, options.personality)
