@@ -109,6 +109,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "sse": benchmark("sse"),
     "startup": benchmark("startup"),
     "tap": benchmark("tap"),
+    "slow-readers": benchmark("slow_readers"),
+    "server-cost": benchmark("server_cost"),
 }
 
 

@@ -74,5 +74,7 @@ def weight(event: Event) -> int:
     """About how many bytes the event takes when it is written."""
     if not isinstance(event, Delta):
         return _EVENT
-    entries = sum(1 + len(entry.top) for entry in event.logprobs)
-    return _EVENT + len(event.text.encode()) + _ENTRY * entries + 8 * len(event.token_ids)
+    size = _EVENT + len(event.text.encode()) + 8 * len(event.token_ids)
+    if event.logprobs:
+        size += _ENTRY * sum(1 + len(entry.top) for entry in event.logprobs)
+    return size

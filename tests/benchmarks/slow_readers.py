@@ -10,6 +10,7 @@ policies take turns. `--write` renders results/slow_readers.md.
 from __future__ import annotations
 
 import argparse
+import os
 import socket
 import time
 import tracemalloc
@@ -269,13 +270,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    said = f"{STREAMS} streams of {TOKENS} tokens, {STEP * 1e3:g} ms a step, pause at {MARK} events"
-    text = f"{said}, medians of {options.rounds} interleaved rounds:\n\n{table(options.rounds)}"
+    said = (
+        f"{STREAMS} streams of {TOKENS} tokens, {STEP * 1e3:g} ms a step, pause at {MARK} events; "
+        f"medians of {options.rounds} interleaved rounds; {os.cpu_count()} cores, "
+        f"load average {os.getloadavg()[0]:.1f}."
+    )
     gentle = [name for name in POLICIES if name != "naive"]
-    text = "\n\n".join([text, memory_table(), batch_table(gentle)])
+    parts = [table(options.rounds), memory_table(), batch_table(gentle), said]
+    text = "\n\n".join(parts) + "\n"
     print(text)
     if options.write:
-        RESULTS.write_text(f"# Slow readers\n\n{text}\n")
+        RESULTS.write_text(text)
 
 
 if __name__ == "__main__":
