@@ -275,6 +275,8 @@ class _Recording:
         if slow.rate is not None and self.reads:
             due = self.reads[-1].at or 0.0
             await trio.sleep(due + self._at_once / slow.rate - self._now())
+        if slow.every is not None and self.reads:
+            await trio.sleep((self.reads[-1].at or 0.0) + slow.every - self._now())
         if slow.pause and self._events >= slow.events and self._rested_until is None:
             if self.sent_at is None:
                 await self._request_left.wait()

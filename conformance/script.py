@@ -54,13 +54,15 @@ class Slow:
     """How slowly our side reads.
 
     `pause`: seconds in which nothing is read, once, after that many `events` with data (0: from the
-    request's last byte on). `rate`: bytes a second at most. `buffer`: bytes that the socket's
+    request's last byte on). `rate`: bytes a second at most. `every`: seconds from one read to the
+    next; each takes what waits. `buffer`: bytes that the socket's
     receive queue may hold (SO_RCVBUF, set before connecting; the system may double it).
     """
 
     pause: float = 0.0
     events: int = 0
     rate: float | None = None
+    every: float | None = None
     buffer: int | None = None
 
 

@@ -16,9 +16,8 @@ from itertools import pairwise
 
 from loadgen.formulas import METRICS
 from loadgen.measure import Row
-from loadgen.outcome import OURS
 from loadgen.result import Result
-from loadgen.summary import Window
+from loadgen.summary import Window, counted_rows
 
 RUNS_AT_LEAST = 4  # on either side: four against four can be told apart in 70 ways
 BLOCKS_AT_LEAST = 8
@@ -67,13 +66,13 @@ def units_of(first: Sequence[Result], second: Sequence[Result]) -> Units | None:
 
 def request_time(runs: Sequence[Result]) -> float:
     """Mean seconds from a request's intended start to its end."""
-    rows = [row for run in runs for row in run.rows if row.success and row.ended is not None]
+    rows = [r for run in runs for r in counted_rows(run.rows) if r.success and r.ended is not None]
     return statistics.fmean([(row.ended or 0.0) - row.intended for row in rows]) if rows else 0.0
 
 
 def measured(run: Result) -> list[Row]:
     window = run.summary.window
-    return [row for row in run.rows if window.holds(row.intended) and row.fate not in OURS]
+    return [row for row in counted_rows(run.rows) if window.holds(row.intended)]
 
 
 def _whole(run: Result) -> Unit:

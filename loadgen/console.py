@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from tabulate import tabulate
 
 from conformance.report.escape import excerpt, terminal
+from loadgen.groups import bands
 from loadgen.looking import judged_failures
 from loadgen.outcome import Sums
 from loadgen.result import Result
@@ -27,6 +28,7 @@ def render(result: Result) -> str:
         "",
         _latencies(result),
         "",
+        *_clients(result),
         *_rates(result),
         *_failures(result),
         *_checks(result),
@@ -78,6 +80,22 @@ def _ms(seconds: float | None) -> str:
     if seconds is None:
         return "–"
     return "∞" if math.isinf(seconds) else f"{seconds * 1e3:.2f}"
+
+
+def _clients(result: Result) -> Iterator[str]:
+    """A line for each kind of client, where not all are ordinary."""
+    found = bands(result.measured)
+    for each in found:
+        books, ttft = each.books, each.metrics["ttft"]
+        p50, p99 = _at(ttft, 0.5), _at(ttft, 0.99)
+        known = f"ttft p50 {p50} p99 {p99}, stall p50 {_at(each.metrics['stall'], 0.5)}"
+        left = books.sent - books.succeeded - books.failed
+        counts = f"{books.sent} sent, {books.succeeded} whole, {left} left, {books.failed} failed"
+        yield f"clients, {terminal(each.name)}: {counts}, {known}"
+    if found:
+        yield "figures above are of ordinary clients alone"
+    if result.recovery is not None:
+        yield str(result.recovery)
 
 
 def _rates(result: Result) -> Iterator[str]:

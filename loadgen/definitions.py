@@ -18,6 +18,7 @@ from itertools import pairwise
 from loadgen.measure import Row
 from loadgen.outcome import Fate
 from loadgen.quantiles import quantile
+from loadgen.summary import counted_rows
 
 Values = Callable[[Row], tuple[float, ...]]
 Percentile = Callable[[Sequence[float], float], float | None]
@@ -327,7 +328,7 @@ OURS = Tool(
 
 def lines(rows: Sequence[Row]) -> tuple[Line, ...]:
     """Ours first. `rows`: those of the window."""
-    sent = [row for row in rows if row.was_sent and row.fate is not Fate.LEFT]
+    sent = [row for row in counted_rows(rows) if row.was_sent]
     return tuple(_line(tool, sent) for tool in (OURS, *TOOLS))
 
 

@@ -16,10 +16,12 @@ from collections.abc import Iterator, Mapping
 from conformance.capture import Json
 from conformance.report.escape import excerpt, terminal
 from loadgen.formulas import METRICS
+from loadgen.groups import Band, bands
 from loadgen.looking import Told, judged_failures
 from loadgen.measure import Row
 from loadgen.outcome import Sums
 from loadgen.quantiles import Quantile
+from loadgen.recovered import Recovery
 from loadgen.result import Failure, Result
 from loadgen.summary import GOODPUT, RATES, WINDOW, Distribution, Summary
 from loadgen.trust import REASONS
@@ -43,6 +45,8 @@ def document(result: Result, version: str) -> dict[str, Json]:
         **_trust(result),
         **_books(result),
         **_figures(result.summary),
+        "clients": [_band(each) for each in bands(result.measured)],
+        "recovery": None if result.recovery is None else _recovery(result.recovery),
         "slo": [
             {"objective": each.slo.text, "met": each.met.value, "n": each.n, **_number(each.value)}
             for each in result.judged
@@ -106,6 +110,24 @@ def _figures(summary: Summary) -> dict[str, Json]:
             "rate": summary.goodput_rate,
             "formula": GOODPUT,
         },
+    }
+
+
+def _band(band: Band) -> dict[str, Json]:
+    metrics: dict[str, Json] = {n: _distribution(each) for n, each in band.metrics.items()}
+    return {"client": band.name, "requests": _sums(band.books), "metrics": metrics}
+
+
+def _recovery(found: Recovery) -> dict[str, Json]:
+    """As the record has it, and what it means."""
+    return {
+        "recovered": found.recovered,
+        "gauges_before": None if found.gauges_before is None else dict(found.gauges_before),
+        "gauges_after": None if found.gauges_after is None else dict(found.gauges_after),
+        "took": found.took,
+        "within": found.within,
+        "probe_before": found.probe_before,
+        "probe_after": found.probe_after,
     }
 
 

@@ -7,7 +7,10 @@ from collections.abc import Iterator, Sequence
 from loadgen.result import Result
 
 # What may differ: it changes which requests are drawn, not what kind they are.
-FREE = frozenset({"seed", "max_requests", "clock_because"})
+# Nor do clients that are not ordinary count: what they cost the others can be compared.
+FREE = frozenset(
+    {"seed", "max_requests", "leave", "read", "clock_because", "clock_jumps", "unstamped_reads"}
+)
 
 
 def unlike(first: Sequence[Result], second: Sequence[Result]) -> str | None:

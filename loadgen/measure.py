@@ -25,6 +25,7 @@ EXCERPT = 200  # bytes of what a failed request was told
 class Row:
     """One scheduled request, measured. Instants are seconds on the recorder's clock.
 
+    `client`: the name of one that leaves or reads slowly; None: an ordinary one.
     `lateness`: from `intended` until the last byte was sent, the time to connect left out: what the
     client itself added. `connecting`: None on a connection that was used before. `token_times`: of
     every chunk with text (content, reasoning, refusal, a tool call). `first_answer`: of the first
@@ -39,6 +40,7 @@ class Row:
     prompt_hash: str
     input_asked: int | None = None
     output_asked: int | None = None
+    client: str | None = None
     started: float | None = None
     sent: float | None = None
     lateness: float | None = None
@@ -100,6 +102,7 @@ def row_from(played: Played, ask: Ask, api: str, reading: Reading | None = None)
         ask.prompt_hash,
         ask.input_tokens,
         ask.output_tokens,
+        ask.client.name,
         played.started,
     )
     if played.capture is None:

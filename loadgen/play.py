@@ -61,7 +61,8 @@ class Records(Protocol):
 class Player:
     """One load on one recorder. `script` makes request number i; `take` gets what became of it.
 
-    `sleep` waits for the moments of the schedule, and for nothing else.
+    `sleep` waits for the moments of the schedule, and for nothing else. `own`: does request i have
+    a connection of its own, closed after its answer?
     """
 
     def __init__(
@@ -71,12 +72,14 @@ class Player:
         take: Take,
         limits: Limits | None = None,
         sleep: Sleep = trio.sleep,
+        own: Callable[[int], bool] = lambda index: False,
     ) -> None:
         self._recorder = recorder
         self._script = script
         self._take = take
         self._limits = limits or Limits()
         self._sleep = sleep
+        self._own = own
         self._sent = 0
         self._in_flight = 0
         self._pool = _Pool(recorder)
@@ -178,9 +181,13 @@ class Player:
         started = self._recorder.now()
         capture = None
         try:
-            connection = await self._pool.take()
+            own = self._own(index)
+            connection = await (self._pool.new() if own else self._pool.take())
             capture = await connection.exchange(script)
-            self._pool.give(connection)
+            if own:
+                connection.close()
+            else:
+                self._pool.give(connection)
         finally:
             self._in_flight -= 1
             self._take(Played(index, intended, started, capture))
@@ -216,6 +223,9 @@ class _Pool:
             if connection.is_quiet:  # the peer may have closed what it promised to keep
                 return connection
             connection.close()
+        return await self.new()
+
+    async def new(self) -> Line:
         return await self._stack.enter_async_context(self._recorder.connection())
 
     def give(self, connection: Line) -> None:

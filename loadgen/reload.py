@@ -18,6 +18,7 @@ from loadgen.export import SCHEMA, TOOL
 from loadgen.looking import Breach, Tally, Told
 from loadgen.measure import Row
 from loadgen.outcome import Fate
+from loadgen.recovered import Recovery
 from loadgen.result import Result, Target, failures
 from loadgen.slo import parse_slo
 from loadgen.summary import Window, summarise
@@ -82,12 +83,23 @@ def _result(run: Document) -> Result:
         failed=int(run["failed"]["count"]),
         too_many=not run["failed"]["met"],
         allowed=str(run["failed"]["allowed"]),
+        recovery=None if run.get("recovery") is None else _recovery(run["recovery"]),
     )
+
+
+def _recovery(stored: Document) -> Recovery:
+    numbers = (_member(stored[each]) for each in ("took", "within", "probe_before", "probe_after"))
+    before, after = (_gauges(stored[each]) for each in ("gauges_before", "gauges_after"))
+    return Recovery(before, after, *numbers)
+
+
+def _gauges(stored: Document | None) -> dict[str, float] | None:
+    return None if stored is None else {name: _number(value) for name, value in stored.items()}
 
 
 _NEEDED = {field.name for field in fields(Row) if field.default is MISSING}
 _KNOWN = {field.name for field in fields(Row)}
-_TEXT = ("prompt_hash", "finish", "detail")
+_TEXT = ("prompt_hash", "finish", "detail", "client")
 
 
 def _row(stored: Document) -> Row:

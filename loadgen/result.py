@@ -10,6 +10,7 @@ from conformance.capture import Json
 from loadgen.looking import Tally
 from loadgen.measure import Row
 from loadgen.outcome import OURS, Fate
+from loadgen.recovered import Recovery
 from loadgen.slo import Judged, Met, Slo
 from loadgen.summary import Summary, Window, summarise
 from loadgen.trust import REASONS, Doubt, doubts
@@ -55,6 +56,7 @@ class Result:
     failed: int
     too_many: bool  # more failures than allowed
     allowed: str
+    recovery: Recovery | None = None
 
     @property
     def measured(self) -> tuple[Row, ...]:
@@ -67,10 +69,11 @@ class Result:
 
     @property
     def exit(self) -> int:
-        """3: not valid. 1: an objective missed, or too many failures. 0: neither."""
+        """3: not valid. 1: an objective missed, too many failures, not recovered. 0: none."""
         if self.doubts:
             return 3
-        return int(self.too_many or any(each.met is Met.NO for each in self.judged))
+        lost = self.recovery is not None and self.recovery.recovered is False
+        return int(self.too_many or lost or any(each.met is Met.NO for each in self.judged))
 
 
 def exit_of(results: Iterable[Result]) -> int:
@@ -92,6 +95,7 @@ class Ran:
     lags: Sequence[float]
     complete: bool
     steady: bool
+    recovery: Recovery | None = None
 
 
 def result_of(ran: Ran, slos: Sequence[Slo], most: int, allowed: str) -> Result:
@@ -116,6 +120,7 @@ def result_of(ran: Ran, slos: Sequence[Slo], most: int, allowed: str) -> Result:
         failed=failed,
         too_many=failed > most,
         allowed=allowed,
+        recovery=ran.recovery,
     )
 
 

@@ -22,6 +22,7 @@ from loadgen.play import Player
 from loadgen.played import Played
 from loadgen.preflight import preflight
 from loadgen.recording import recording
+from loadgen.recovery import check_of
 from loadgen.result import Ran, Result, Target, exit_of, result_of
 from loadgen.setup import CONNECT, Setup, setup_from_args
 from loadgen.summary import Window
@@ -71,12 +72,18 @@ async def execute(setup: Setup) -> Ran:
     workload = setup.for_model(endpoint.model)
     kept = _Kept(workload)
     script = partial(setup.script, endpoint, workload)
+    check = await check_of(setup, recorder, endpoint, workload)
+
+    def own(index: int) -> bool:
+        return workload.clients.of(workload.seed, index).own
+
     async with recording(setup.door, setup.clock, setup.secrets, paced=setup.paced) as made:
-        player = Player(made.recorder, script, kept.take, setup.limits, made.sleep)
+        player = Player(made.recorder, script, kept.take, setup.limits, made.sleep, own)
         async with trio.open_nursery() as nursery:
             await nursery.start(_listen, player)
             offered = await player.play(setup.load)
             nursery.cancel_scope.cancel()
+    recovery = await check.recovered() if check is not None and offered.complete else None
     rows, found = tally(kept.looks(setup.checks))
     found.unjudged = kept.unjudged
     return Ran(
@@ -89,6 +96,7 @@ async def execute(setup: Setup) -> Ran:
         lags=offered.lags,
         complete=offered.complete,
         steady=setup.steady,
+        recovery=recovery,
     )
 
 

@@ -7,6 +7,7 @@ import math
 
 from conformance.run_options import DEFAULT_KEY, add_connection
 from loadgen.again_options import add_definitions
+from loadgen.clients import LEAVING, READING
 
 APIS = ("chat", "completions")
 LENGTH = "N, A..B, normal:M,S or lognormal:M,S"
@@ -20,6 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_endpoint(parser)
     _add_load(parser)
     _add_workload(parser)
+    _add_clients(parser)
     _add_gates(parser)
     _add_reports(parser)
     add_connection(parser)
@@ -89,6 +91,16 @@ def _add_workload(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--prompts", metavar="FILE", help='one prompt a line: text, {"prompt"} or {"messages"}'
     )
+
+
+def _add_clients(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "clients that are not ordinary (SHARE%:WAY, repeatable; a number may be A..B, exp:M, "
+        "normal:M,S, lognormal:M,S)"
+    )
+    for flag, ways in (("--leave", LEAVING), ("--read", READING)):
+        said = " · ".join(way.said for way in ways.values())
+        group.add_argument(flag, metavar="SPEC", action="append", default=[], help=said)
 
 
 def _add_gates(parser: argparse.ArgumentParser) -> None:

@@ -18,6 +18,7 @@ from conformance.script import Bounds, Clocks, Exchange
 from conformance.specs import known_cases
 from conformance.target import Target, parse_header, parse_url, request_bytes
 from loadgen import arrivals, traces
+from loadgen.clients import parse_clients
 from loadgen.lengths import parse_length
 from loadgen.load import Closed, Limits, Open
 from loadgen.looking import Checks, checks_of, parse_gates
@@ -80,7 +81,15 @@ class Setup:
             self.target, endpoint.path, ask.body, secrets=self.fields, accept=accept
         )
         bounds = Bounds(body=BODY + BODY_A_TOKEN * (ask.output_tokens or 0))
-        return Exchange((request,), events=True, clocks=self.clocks, bounds=bounds)
+        return Exchange(
+            (request,),
+            events=True,
+            leave=ask.client.leave,
+            slow=ask.client.slow,
+            patience=ask.client.patience,
+            clocks=self.clocks,
+            bounds=bounds,
+        )
 
 
 def setup_from_args(
@@ -113,8 +122,16 @@ def setup_from_args(
         clocks=Clocks(CONNECT, args.timeout, args.timeout, total=5 * args.timeout),
         fields=() if key is None else (("Authorization", f"Bearer {key[1]}"),),
         secrets=() if key is None else (Secret(f"env:{key[0]}", key[1].encode()),),
-        clock=args.clock,
+        clock=_clock(args),
     )
+
+
+def _clock(args: argparse.Namespace) -> str | None:
+    if not args.read:
+        return str(args.clock) if args.clock else None
+    if args.clock == "kernel":
+        raise UsageError("--clock kernel: clients that read slowly go by --clock user")
+    return "user"
 
 
 def _target(args: argparse.Namespace) -> Target:
@@ -138,6 +155,7 @@ def _workload(args: argparse.Namespace, trace: tuple[traces.Arrival, ...]) -> Wo
         ),
         prompts=load_prompts(Path(args.prompts), args.api) if args.prompts else (),
         trace=trace,
+        clients=parse_clients(args.leave, args.read),
     )
 
 
@@ -199,6 +217,8 @@ def _described(args: argparse.Namespace, load: Open | Closed) -> dict[str, Json]
         "input_tokens_by": None if args.prompts else "one English word a token",
         "output_tokens": args.output_tokens or str(OUTPUT),
         "prompts": args.prompts,
+        "leave": list(args.leave) or None,
+        "read": list(args.read) or None,
         "max_requests": args.max_requests,
         "timeout": args.timeout,
         "connections": "kept alive, new ones where none idles",

@@ -79,7 +79,7 @@ RATES = {
 }
 GOODPUT = (
     "requests that succeeded, broke no MUST of the checks and kept every bound that --slo puts on "
-    "a request / all scheduled requests, but for those that an interruption took"
+    "a request / all scheduled requests of ordinary clients but those that an interruption took"
 )
 WINDOW = "from the end of the warm-up to the end of the schedule; what comes while draining is out"
 
@@ -93,7 +93,7 @@ def summarise(
     """`broken`: indices of rows whose stream breaks a MUST."""
     measured = [row for row in rows if window.holds(row.intended)]
     counted = counted_rows(measured)
-    succeeded = [row for row in measured if row.success]
+    succeeded = [row for row in measured if row.success and row.client is None]
     good = sum(row.index not in broken and is_good(row, slos) for row in counted)
     gaps = [gap for row in succeeded for gap in row.gaps]
     return Summary(
@@ -115,8 +115,8 @@ def summarise(
 
 
 def counted_rows(rows: Iterable[Row]) -> list[Row]:
-    """All but those that an interruption took."""
-    return [row for row in rows if row.fate not in OURS]
+    """All but those that we took back, and those of clients that are not ordinary."""
+    return [row for row in rows if row.fate not in OURS and row.client is None]
 
 
 def distribution(metric: Metric, rows: Sequence[Row]) -> Distribution:

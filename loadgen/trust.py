@@ -118,7 +118,7 @@ def _samples(rows: Sequence[Row], judged: Iterable[Judged]) -> Doubt | None:
 
 
 def _steadiness(rows: Sequence[Row]) -> Doubt | None:
-    known = [row for row in rows if row.success and row.first_token is not None]
+    known = [r for r in rows if r.success and r.first_token is not None and r.client is None]
     ordered = sorted(known, key=lambda row: row.intended)
     waits = [row.first_token - row.intended for row in ordered if row.first_token is not None]
     half = len(waits) // 2

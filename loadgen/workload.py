@@ -17,6 +17,7 @@ from random import Random
 from conformance.capture import Json
 from conformance.dossier import CHAT
 from conformance.errors import SpecError, UsageError
+from loadgen.clients import NOBODY, ORDINARY, Client, Clients
 from loadgen.lengths import Length
 from loadgen.traces import Arrival
 
@@ -48,6 +49,7 @@ class Ask:
     input_tokens: int | None = None
     output_tokens: int | None = None
     mark: str | None = None
+    client: Client = ORDINARY
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +58,12 @@ class Workload:
 
     api: str
     model: str
-    seed: int
+    seed: int | str
     input_length: Length = INPUT
     output_length: Length = OUTPUT
     prompts: tuple[Json, ...] = ()
     trace: tuple[Arrival, ...] = ()
+    clients: Clients = NOBODY
 
     def ask(self, index: int) -> Ask:
         """Request number `index`, the same whenever and wherever it is made."""
@@ -86,7 +89,8 @@ class Workload:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        return Ask(index, _json(body), hash_of(member), wanted, limit, mark)
+        client = self.clients.of(self.seed, index)
+        return Ask(index, _json(body), hash_of(member), wanted, limit, mark, client)
 
 
 def _generated(rng: Random, mark: str, words: int) -> str:

@@ -60,7 +60,9 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
         (("run", URL, *LOAD, "--repeat", "0"), "expected at least 1"),
         (("compare", "/none", "/none"), "/none: cannot be read"),
         (("report", "/none"), "/none: cannot be read"),
-        (("run", URL, *LOAD, "--leave", "10%"), "unrecognized arguments: --leave"),
+        (("run", URL, *LOAD, "--leave", "10%"), "--leave 10%: expected SHARE%:WAY, one of"),
+        (("run", URL, *LOAD, "--read", "9%:rate"), "--read 9%:rate: expected rate:BYTES a second"),
+        (("run", URL, *LOAD, "--read", "9%:rate:1", "--clock", "kernel"), "go by --clock user"),
         (("run", URL, *LOAD, "--workers", "2"), "unrecognized arguments: --workers"),
         (("run", "ftp://x", *LOAD), "not a URL"),
         (("run", URL, *LOAD), "cannot reach http://127.0.0.1:9/v1: ECONNREFUSED"),
@@ -82,7 +84,7 @@ def test_help_names_no_option_that_does_not_exist(capsys: pytest.CaptureFixture[
         cli.main(["run", "--help"])
     text = capsys.readouterr().out
     assert "--arrivals" in text
-    for later in ("--leave", "--read", "--ray", "--workers", "--html"):
+    for later in ("--ray", "--workers", "--html"):
         assert later not in text
 
 
