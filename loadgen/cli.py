@@ -17,6 +17,7 @@ EXAMPLES = {
     "--slo 'ttft:p99<500ms' --json run.json",
     "compare": "loadgen compare before.json after.json --threshold 10",
     "report": "loadgen report run.json --csv requests.csv",
+    "selftest": "loadgen selftest --full --json selftest.json",
 }
 
 
@@ -45,6 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_compare(commands)
     _add_report(commands)
+    _add_selftest(commands)
     return parser
 
 
@@ -90,6 +92,28 @@ def _add_report(commands: argparse._SubParsersAction[OneLineParser]) -> None:
     )
     again_options.configure_report(parser)
     parser.set_defaults(command=_report)
+
+
+def _add_selftest(commands: argparse._SubParsersAction[OneLineParser]) -> None:
+    from loadgen import selftest_options
+
+    parser = commands.add_parser(
+        "selftest",
+        help="the tool's own error and limits on this machine",
+        description="Load the bundled scripted server, which keeps a record of its writes, and say "
+        "by how much the measured times are off. Exit: 2 could not run, 3 a load was not valid, "
+        "else 0.",
+        epilog=f"example: {EXAMPLES['selftest']}",
+        allow_abbrev=False,
+    )
+    selftest_options.configure(parser)
+    parser.set_defaults(command=_selftest)
+
+
+def _selftest(args: argparse.Namespace) -> int:
+    from loadgen import selftest_command
+
+    return selftest_command.main(args)
 
 
 def _compare(args: argparse.Namespace) -> int:
