@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import trio
 
+from loadgen.clients import parse_clients
 from loadgen.outcome import Fate
 from loadgen.recovered import Recovery
 from loadgen.recovery import WITHIN
@@ -191,3 +192,11 @@ def test_contrast_is_half_as_much_again_and_a_little(
 def test_a_stored_recovery_comes_back() -> None:
     ran = against_reference(*LOAD, *LEAVE).result
     assert loads(text(ran), "x.json") == (replace(ran, load=dict(ran.load)),)
+
+
+def test_a_line_of_ones_own_is_closed_after_its_answer() -> None:
+    clients = parse_clients(["50%:between"], [])
+    seed = next(n for n in range(99) if clients.of(n, 0).own and not clients.of(n, 1).own)
+    words = ("--concurrency", "1", "--requests", "2", "--seed", str(seed))
+    ran = against_reference(*words, "--leave", "50%:between")
+    assert [row.reused for row in ran.result.rows] == [False, False]
