@@ -56,24 +56,17 @@ class Ticket:
         self._in_a_row = 0  # events taken without any waiting
         self._patience: trio.CancelScope | None = None
         self._deadline: trio.CancelScope | None = None
-        self._prompts: dict[str, tuple[int, ...]] = {}  # work → its ids, where there are ids
 
     def must_start(self, seconds: float) -> None:
         """A request that has no place by then is given up."""
         said = f"the request could not start within {seconds:g} s"
         self._deadline = self._desk.later(seconds, lambda: self.fail(said, UNAVAILABLE))
 
-    @property
-    def prompts(self) -> tuple[tuple[int, ...], ...]:
-        """The ids of each prompt; empty for those that did not start, and where there are none."""
-        return tuple(self._prompts.get(work, ()) for work in self._watches)
-
     # -- from the engine ---------------------------------------------------------------------
 
     def deliver(self, event: Event, now: float) -> None:
         watch = self._watches[event.work]
         if isinstance(event, Started):
-            self._prompts[event.work] = event.prompt_ids
             watch.started(now)
             _stop(self._deadline)
             return

@@ -48,6 +48,9 @@ class Exchange:
         if self.seams.slow:
             self.connection.narrow()
         self._shape: Shape = SHAPES[self.ask.api](self.ask, label)
+        if self.ask.return_token_ids:
+            ids = map(self.bridge.engine.token_ids, self.ask.prompts)
+            self._shape.prompt_ids = [each or () for each in ids]
 
     async def run(self) -> None:
         """Generate and answer. Raises ApiError when the work fails before the first byte."""
@@ -83,7 +86,6 @@ class Exchange:
                     return _refusal(event)
                 if isinstance(event, Delta):
                     pieces.append(self._piece(event))
-        self._shape.prompt_ids = ticket.prompts
         document = self.seams.plain(self._shape.document(pieces, self.done))
         body = sse_writer.dumps(document).encode()
         whole = self.seams.whole(Answer(200, body, fields=self._fields))
@@ -114,7 +116,6 @@ class Exchange:
                 if isinstance(events[0], Failure):
                     return _refusal(events[0])
                 started = True
-                self._shape.prompt_ids = ticket.prompts
                 await self._start()
             for event in events:
                 if isinstance(event, Failure):

@@ -306,6 +306,20 @@ def what_is_owed_falls_to_nothing(make: Factory) -> None:
     assert owed[-1] == 0
 
 
+def a_start_tells_the_ids_of_its_prompt(make: Factory) -> None:
+    engine = make(1)
+    prompt = work("w").prompt
+    engine.submit(work("w"))
+    (started,) = (event for event in steps(engine, 1) if isinstance(event, Started))
+    ids = engine.token_ids(prompt)
+    assert started.prompt_ids == (ids or ())
+    if ids is not None:
+        assert len(ids) == engine.count_tokens(prompt)
+        text = engine.text_of(ids)
+        assert text is not None
+        assert text.endswith(prompt)  # a beginning that the model expects may stand before it
+
+
 def an_id_in_use_is_refused(make: Factory) -> None:
     engine = make(1)
     engine.submit(work("w"))
@@ -396,6 +410,7 @@ CONTRACT: tuple[Callable[[Factory], None], ...] = (
     neighbours_of_a_paused_request_go_on,
     what_is_owed_falls_to_nothing,
     a_chat_prompt_holds_what_was_said,
+    a_start_tells_the_ids_of_its_prompt,
     an_id_in_use_is_refused,
     an_idle_step_does_nothing,
 )

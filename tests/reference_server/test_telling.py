@@ -220,6 +220,14 @@ def test_a_completions_stream_gives_each_prompt_with_its_first_chunk() -> None:
         assert len(whole["token_ids"]) == 9
 
 
+def test_a_prompt_that_waits_for_its_place_has_its_ids_in_its_first_chunk_all_the_same() -> None:
+    body = completion(["Tell ", "me 漢字"], max_tokens=9, stream=True, return_token_ids=True)
+    reply = ask(body, engine=with_ids(max_batch=1), settings=Settings(heartbeat=STEP / 2))
+    for index, prompt in enumerate(("Tell ", "me 漢字")):
+        mine = [choice for choice in choices(reply) if choice["index"] == index]
+        assert mine[0]["prompt_token_ids"] == ids_of(prompt)
+
+
 def test_without_the_wish_no_answer_has_ids_and_without_ids_they_are_null() -> None:
     assert b"token_ids" not in ask(chat("Tell", stream=True), engine=with_ids()).body
     assert b"token_ids" not in ask(completion("Tell"), engine=with_ids()).body
