@@ -8,11 +8,15 @@ from fnmatch import fnmatchcase
 
 import pytest
 
+from conformance.capture import How
 from conformance.findings import Verdict
+from conformance.reading import Form, read
 from conformance.report import console, story
 from conformance.report.model import Report
+from conformance.run_report import Recorded
 from conformance.specs import known_cases
 from tests.conformance.reluctant import RELUCTANT, run
+from tests.conformance.test_run import setup
 
 FAILED = (Verdict.FAIL, Verdict.INCONSISTENT, Verdict.NON_STRICT, Verdict.HARNESS_ERROR)
 OPEN = (Verdict.INCONCLUSIVE, Verdict.UNSUPPORTED, Verdict.BLOCKED)
@@ -62,10 +66,33 @@ BROKEN: Mapping[str, tuple[str, ...]] = {
 
 
 @functools.cache
-def report_of(name: str) -> Report:
+def ran(name: str) -> tuple[Recorded, Report]:
     """The chat route has all that is optional but the echo."""
-    words = () if name == "honest 4xx" else ("--api", "chat")
-    return run(name, *words)[1]
+    return run(name, *_words(name))
+
+
+def _words(name: str) -> tuple[str, ...]:
+    return () if name == "honest 4xx" else ("--api", "chat")
+
+
+def report_of(name: str) -> Report:
+    return ran(name)[1]
+
+
+@pytest.mark.parametrize("name", RELUCTANT)
+def test_no_habit_costs_more_than_the_printed_bound(name: str) -> None:
+    recorded, _ = ran(name)
+    bound = setup("http://127.0.0.1:1/v1", *_words(name)).widest_plan().cost
+    assert recorded.sent.requests <= bound.requests
+    assert recorded.sent.tokens <= bound.tokens
+    answered = [
+        capture
+        for dossier in recorded.dossiers
+        for role, capture in dossier.own()
+        if role != "models" and not role.startswith("refused")
+        if capture.end.how is How.LEFT or read(capture).form in (Form.STREAM, Form.PLAIN)
+    ]
+    assert len(answered) <= bound.generations
 
 
 @pytest.mark.parametrize("name", RELUCTANT)

@@ -149,9 +149,12 @@ def test_the_recorded_requests_are_those_that_the_server_read(default: Ran) -> N
     assert sent == sorted(request.body for request in default.got)
 
 
+@pytest.mark.parametrize("metrics", [(), ("--metrics", "none")], ids=["metered", "blind"])
 @pytest.mark.parametrize("api", ["chat", "completions"])
-def test_each_api_costs_at_most_60_generations_40_refusals_and_a_minute(api: str) -> None:
-    ran = run_reference("--api", api)
+def test_each_api_costs_at_most_60_generations_40_refusals_and_a_minute(
+    api: str, metrics: tuple[str, ...]
+) -> None:
+    ran = run_reference("--api", api, *metrics)
     everything = {case.id for case in known_cases() if api in case.api}
     assert {each.id for each in ran.report.results} == everything
     refusals = [
