@@ -17,6 +17,7 @@ import trio
 from reference_server.clock import Clock
 from reference_server.engine.interface import Engine, Event
 
+_LAST_STEP = 10.0  # seconds
 Deliver = Callable[[Iterable[Event]], None]
 Pace = Callable[[], float]  # seconds from one step to the next
 
@@ -122,7 +123,8 @@ class Threaded:
             self._stopping = True
             self._wanted.set()
             with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(thread.join)
+                # A step that never ends must not keep the process: the thread is a daemon.
+                await trio.to_thread.run_sync(thread.join, _LAST_STEP)
         if self._error is not None:
             raise self._error
 
