@@ -68,7 +68,8 @@ class ChatShape(Shape):
         self, index: int, delta: Document, logprobs: Document | None = None, finish: Any = None
     ) -> Document:
         choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
-        return self._chunk({**choice, **self._said(index)})
+        self._say(choice)
+        return self._chunk(choice)
 
     def _finish(self, reason: FinishReason) -> str:
         if self.ask.calls and reason is FinishReason.STOP:

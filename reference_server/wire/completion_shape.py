@@ -42,7 +42,8 @@ class CompletionShape(Shape):
         self, index: int, text: str, logprobs: Document | None, finish: str | None
     ) -> Document:
         """A chunk. The first one of a choice has its prompt's ids, if ids are wanted."""
-        choice = {**self._choice(index, text, logprobs, finish), **self._said(index)}
+        choice = self._choice(index, text, logprobs, finish)
+        self._say(choice)
         if self.ask.return_token_ids and index not in self._shown:
             self._shown.add(index)
             choice["prompt_token_ids"] = self._prompt_ids(index)

@@ -110,11 +110,10 @@ class Shape:
             before = self._unsaid.get(piece.index, ())
             self._unsaid[piece.index] = before + piece.token_ids
 
-    def _said(self, index: int) -> Document:
-        """What `return_token_ids` adds to a choice of a chunk, as vLLM has it."""
-        if not self.ask.return_token_ids:
-            return {}
-        return {"token_ids": self._ids(self._unsaid.pop(index, ()))}
+    def _say(self, choice: Document) -> None:
+        """Adds what `return_token_ids` asks for to a choice of a chunk, as vLLM has it."""
+        if self.ask.return_token_ids:
+            choice["token_ids"] = self._ids(self._unsaid.pop(choice["index"], ()))
 
     def _head(self, object_: str) -> Document:
         return {
@@ -125,6 +124,9 @@ class Shape:
         }
 
     def _chunk(self, choice: Document) -> Document:
-        chunk = {**self._head(self.chunk_object), "choices": [choice]}
-        # "All other chunks will also include a `usage` field, but with a null value."
-        return {**chunk, "usage": None} if self.ask.include_usage else chunk
+        chunk = self._head(self.chunk_object)
+        chunk["choices"] = [choice]
+        if self.ask.include_usage:
+            # "All other chunks will also include a `usage` field, but with a null value."
+            chunk["usage"] = None
+        return chunk
