@@ -17,6 +17,7 @@ from loadgen.summary import Distribution
 
 SHOWN = ("ttft", "ttft@sent", "first-answer", "e2e", "e2e@sent", "tpot", "gap", "stall", "lateness")
 CHECKS_SHOWN = 8
+CROSSED_SHOWN = 3
 TOLD = 100  # characters of what a failed request was told
 
 
@@ -116,6 +117,12 @@ def _failures(result: Result) -> Iterator[str]:
 
 def _checks(result: Result) -> Iterator[str]:
     tally = result.tally
+    for each in tally.crossed[:CROSSED_SHOWN]:
+        yield f"cross-talk: request {each.index} was answered with the mark of request {each.other}"
+    if len(tally.crossed) > CROSSED_SHOWN:
+        yield f"  and {len(tally.crossed) - CROSSED_SHOWN} more (--json)"
+    if result.solo is not None:
+        yield str(result.solo)
     if not result.gates:
         yield "checks: none asked for"
         return

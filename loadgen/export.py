@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 
 from conformance.capture import Json
 from conformance.report.escape import excerpt, terminal
+from loadgen.crosstalk import Solo
 from loadgen.formulas import METRICS
 from loadgen.groups import Band, bands
 from loadgen.looking import Told, judged_failures
@@ -45,6 +46,7 @@ def document(result: Result, version: str) -> dict[str, Json]:
         **_trust(result),
         **_books(result),
         **_figures(result.summary),
+        "solo": None if result.solo is None else _solo(result.solo),
         "clients": [_band(each) for each in bands(result.measured)],
         "recovery": None if result.recovery is None else _recovery(result.recovery),
         "slo": [
@@ -116,6 +118,10 @@ def _figures(summary: Summary) -> dict[str, Json]:
 def _band(band: Band) -> dict[str, Json]:
     metrics: dict[str, Json] = {n: _distribution(each) for n, each in band.metrics.items()}
     return {"client": band.name, "requests": _sums(band.books), "metrics": metrics}
+
+
+def _solo(found: Solo) -> dict[str, Json]:
+    return {"asked": found.asked, "repeats": found.repeats, "differs": [*found.differs]}
 
 
 def _recovery(found: Recovery) -> dict[str, Json]:
@@ -200,6 +206,7 @@ def _checks(result: Result) -> dict[str, Json]:
         "unjudged": tally.unjudged,
         "broken": len(tally.broken),
         "requests": [*sorted(tally.broken)],
+        "cross_talk": [{"request": each.index, "of": each.other} for each in tally.crossed],
         "results": [_told(each, tally.judged) for each in judged_failures(tally)],
     }
 

@@ -17,6 +17,7 @@ from conformance.findings import Level, Result, Verdict
 from conformance.judge import judge_trials
 from conformance.reading import Reading, read
 from conformance.specs import Case
+from loadgen.crosstalk import Crossing, crossings, marks_in, text_of
 from loadgen.measure import Row, row_from
 from loadgen.played import Played
 from loadgen.workload import Ask
@@ -38,10 +39,15 @@ class Breach:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One request, measured; `breaches` None: not judged."""
+    """One request, measured; `breaches` None: not judged.
+
+    `mark`: its own; `marks`: what may be those of others in its answer.
+    """
 
     row: Row
     breaches: tuple[Breach, ...] | None
+    mark: str | None = None
+    marks: tuple[str, ...] = ()
 
     @property
     def is_broken(self) -> bool:
@@ -77,17 +83,18 @@ def checks_of(known: Sequence[Case], gates: Sequence[str], api: str) -> Checks:
 def look(played: Played, ask: Ask, api: str, checks: Checks) -> Look:
     """Read, measure and judge one."""
     if played.capture is None:
-        return Look(row_from(played, ask, api), None)
+        return Look(row_from(played, ask, api), None, ask.mark)
     reading = read(played.capture, api=api)
     row = row_from(played, ask, api, reading)
     connected = bool(played.capture.received)
-    return Look(row, _breaches(reading, api, checks) if checks.cases and connected else None)
+    breaches = _breaches(reading, api, checks) if checks.cases and connected else None
+    return Look(row, breaches, ask.mark, marks_in(text_of(reading), ask.mark))
 
 
 def _breaches(reading: Reading, api: str, checks: Checks) -> tuple[Breach, ...]:
     dossier = Dossier("load", {"stream": (reading.capture,)}, api=api)
     trial = Trial(dossier, {"stream": (reading,)})
-    results = judge_trials([trial], checks.cases, known=checks.known)
+    results = judge_trials([trial], checks.cases, known=checks.known, faultless=False)
     return tuple(_breach(result) for result in results if result.verdict in _BAD)
 
 
@@ -107,12 +114,13 @@ class Told:
 
 @dataclass(slots=True)
 class Tally:
-    """The checks of a whole load."""
+    """The checks of a whole load; an answer with another's mark is broken too."""
 
     judged: int = 0
     unjudged: int = 0  # answers with bytes that were not looked at
     broken: set[int] = field(default_factory=set)
     told: dict[str, Told] = field(default_factory=dict)
+    crossed: list[Crossing] = field(default_factory=list)
 
     def add(self, look: Look) -> None:
         if look.breaches is None:
@@ -131,9 +139,17 @@ class Tally:
 def tally(looks: Iterable[Look]) -> tuple[list[Row], Tally]:
     """The rows in order of their index, and what the checks said."""
     rows, found = [], Tally()
+    owner: dict[str, int] = {}
+    seen: list[tuple[int, tuple[str, ...]]] = []
     for each in looks:
         rows.append(each.row)
         found.add(each)
+        if each.mark is not None:
+            owner[each.mark] = each.row.index
+        if each.marks:
+            seen.append((each.row.index, each.marks))
+    found.crossed = sorted(crossings(seen, owner), key=lambda each: (each.index, each.other))
+    found.broken |= {each.index for each in found.crossed}
     return sorted(rows, key=lambda row: row.index), found
 
 

@@ -14,6 +14,7 @@ from conformance import http1
 from conformance.capture import Capture, Json
 from conformance.chunks import Choice, Chunk, Kind, member
 from conformance.reading import Reading, read
+from loadgen.crosstalk import hash_of, text_of
 from loadgen.outcome import SUCCESSES, UNSENT, Fate, fate_of
 from loadgen.played import Played
 from loadgen.workload import Ask
@@ -50,6 +51,7 @@ class Row:
     finish: str | None = None
     detail: str | None = None
     told: bytes = b""
+    answer_hash: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     first_chunk_tokens: int | None = None
@@ -129,6 +131,7 @@ def _measured(row: Row, played: Played, capture: Capture, reading: Reading) -> R
         finish=_finish(reading),
         detail=capture.end.detail or capture.end.how.value,
         told=b"" if fate in SUCCESSES else _told(reading),
+        answer_hash=hash_of(text_of(reading)),
         prompt_tokens=_count(usage, "prompt_tokens"),
         completion_tokens=_count(usage, "completion_tokens"),
         first_chunk_tokens=_first_tokens(texts[0][0]) if texts else None,

@@ -14,6 +14,7 @@ from typing import Any
 
 from conformance.errors import UsageError
 from conformance.findings import Level, Verdict
+from loadgen.crosstalk import Crossing, Solo
 from loadgen.export import SCHEMA, TOOL
 from loadgen.looking import Breach, Tally, Told
 from loadgen.measure import Row
@@ -83,8 +84,14 @@ def _result(run: Document) -> Result:
         failed=int(run["failed"]["count"]),
         too_many=not run["failed"]["met"],
         allowed=str(run["failed"]["allowed"]),
+        solo=None if run.get("solo") is None else _solo(run["solo"]),
         recovery=None if run.get("recovery") is None else _recovery(run["recovery"]),
     )
+
+
+def _solo(stored: Document) -> Solo:
+    differs = tuple(int(index) for index in stored["differs"])
+    return Solo(int(stored["asked"]), int(stored["repeats"]), differs)
 
 
 def _recovery(stored: Document) -> Recovery:
@@ -99,7 +106,7 @@ def _gauges(stored: Document | None) -> dict[str, float] | None:
 
 _NEEDED = {field.name for field in fields(Row) if field.default is MISSING}
 _KNOWN = {field.name for field in fields(Row)}
-_TEXT = ("prompt_hash", "finish", "detail", "client")
+_TEXT = ("prompt_hash", "finish", "detail", "client", "answer_hash")
 
 
 def _row(stored: Document) -> Row:
@@ -138,7 +145,8 @@ def _number(value: Any) -> Any:
 def _tally(checks: Document) -> Tally:
     told = {str(each["id"]): _told(each) for each in checks["results"]}
     broken = {int(index) for index in checks["requests"]}
-    return Tally(int(checks["judged"]), int(checks["unjudged"]), broken, told)
+    crossed = [Crossing(int(each["request"]), int(each["of"])) for each in checks["cross_talk"]]
+    return Tally(int(checks["judged"]), int(checks["unjudged"]), broken, told, crossed)
 
 
 def _told(each: Document) -> Told:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.capture import Json
+from loadgen.crosstalk import Solo
 from loadgen.looking import Tally
 from loadgen.measure import Row
 from loadgen.outcome import OURS, Fate
@@ -57,6 +58,7 @@ class Result:
     too_many: bool  # more failures than allowed
     allowed: str
     recovery: Recovery | None = None
+    solo: Solo | None = None
 
     @property
     def measured(self) -> tuple[Row, ...]:
@@ -96,6 +98,7 @@ class Ran:
     complete: bool
     steady: bool
     recovery: Recovery | None = None
+    solo: Solo | None = None
 
 
 def result_of(ran: Ran, slos: Sequence[Slo], most: int, allowed: str) -> Result:
@@ -121,6 +124,7 @@ def result_of(ran: Ran, slos: Sequence[Slo], most: int, allowed: str) -> Result:
         too_many=failed > most,
         allowed=allowed,
         recovery=ran.recovery,
+        solo=ran.solo,
     )
 
 

@@ -6,8 +6,9 @@ import argparse
 import os
 import resource
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
+from typing import TypeVar
 
 import trio
 
@@ -25,11 +26,13 @@ from loadgen.recording import recording
 from loadgen.recovery import check_of
 from loadgen.result import Ran, Result, Target, exit_of, result_of
 from loadgen.setup import CONNECT, Setup, setup_from_args
+from loadgen.solo import alone
 from loadgen.summary import Window
 from loadgen.versions import version
 from loadgen.workload import Workload
 
 HELD_AT_MOST = 256 << 20  # bytes of answers kept until the load is over
+Found = TypeVar("Found")
 A_READ, A_CAPTURE = 100, 2000  # bytes of the records themselves
 
 
@@ -83,9 +86,17 @@ async def execute(setup: Setup) -> Ran:
             await nursery.start(_listen, player)
             offered = await player.play(setup.load)
             nursery.cancel_scope.cancel()
-    recovery = await check.recovered() if check is not None and offered.complete else None
+    recovery = None
+    if check is not None and offered.complete:
+        recovery = await _unless_interrupted(check.recovered)
     rows, found = tally(kept.looks(setup.checks))
     found.unjudged = kept.unjudged
+    solo = None
+    if setup.solo is not None and offered.complete:
+        again = partial(setup.script, endpoint)
+        solo = await _unless_interrupted(
+            partial(alone, recorder, again, workload, rows, setup.solo)
+        )
     return Ran(
         target=Target(str(setup.target.url), setup.api, endpoint.model),
         load={**setup.described, **made.described()},
@@ -97,7 +108,25 @@ async def execute(setup: Setup) -> Ran:
         complete=offered.complete,
         steady=setup.steady,
         recovery=recovery,
+        solo=solo,
     )
+
+
+async def _unless_interrupted(work: Callable[[], Awaitable[Found]]) -> Found | None:
+    """What it returns; None where SIGINT or SIGTERM ended it early."""
+    found: list[Found] = []
+
+    async def listen(task_status: trio.TaskStatus[None]) -> None:
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            task_status.started()
+            async for _ in signals:
+                nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(listen)
+        found.append(await work())
+        nursery.cancel_scope.cancel()
+    return found[0] if found else None
 
 
 async def _listen(player: Player, task_status: trio.TaskStatus[None]) -> None:

@@ -114,6 +114,11 @@ def _add_gates(parser: argparse.ArgumentParser) -> None:
         help="requests that may fail, or break a MUST (default %(default)s)",
     )  # fmt: skip
     group.add_argument(
+        "--solo", metavar="N", type=_positive,
+        help="ask at temperature 0; afterwards ask N of the requests twice more, alone, and say "
+        "how many answers are the same (gates nothing)",
+    )  # fmt: skip
+    group.add_argument(
         "--checks", metavar="GATE,…|none", default="wire,shape",
         help="checks of every answer (default %(default)s)",
     )  # fmt: skip

@@ -69,6 +69,7 @@ class Setup:
     secrets: tuple[Secret, ...] = ()
     clock: str | None = None
     paced: bool = True
+    solo: int | None = None
 
     def for_model(self, model: str) -> Workload:
         return replace(self.workload, model=model)
@@ -123,6 +124,7 @@ def setup_from_args(
         fields=() if key is None else (("Authorization", f"Bearer {key[1]}"),),
         secrets=() if key is None else (Secret(f"env:{key[0]}", key[1].encode()),),
         clock=_clock(args),
+        solo=args.solo,
     )
 
 
@@ -156,6 +158,7 @@ def _workload(args: argparse.Namespace, trace: tuple[traces.Arrival, ...]) -> Wo
         prompts=load_prompts(Path(args.prompts), args.api) if args.prompts else (),
         trace=trace,
         clients=parse_clients(args.leave, args.read),
+        greedy=args.solo is not None,
     )
 
 
@@ -219,6 +222,7 @@ def _described(args: argparse.Namespace, load: Open | Closed) -> dict[str, Json]
         "prompts": args.prompts,
         "leave": list(args.leave) or None,
         "read": list(args.read) or None,
+        "temperature": 0 if args.solo else None,
         "max_requests": args.max_requests,
         "timeout": args.timeout,
         "connections": "kept alive, new ones where none idles",

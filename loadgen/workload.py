@@ -22,6 +22,7 @@ from loadgen.lengths import Length
 from loadgen.traces import Arrival
 
 MOST_PROMPTS = 1_000_000
+MARK_DIGITS = 12  # hexadecimal ones
 INPUT, OUTPUT = Length("fixed", 128), Length("fixed", 64)
 FILE_AT_MOST = 256 << 20  # bytes
 # Common words that byte-pair vocabularies mostly hold whole, with their space.
@@ -54,7 +55,10 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What to ask. `prompts`: as a file gave them, used in turn; empty: generated ones."""
+    """What to ask. `prompts`: as a file gave them, used in turn; empty: generated ones.
+
+    `greedy`: at temperature 0, so that an endpoint may repeat itself.
+    """
 
     api: str
     model: str
@@ -64,6 +68,7 @@ class Workload:
     prompts: tuple[Json, ...] = ()
     trace: tuple[Arrival, ...] = ()
     clients: Clients = NOBODY
+    greedy: bool = False
 
     def ask(self, index: int) -> Ask:
         """Request number `index`, the same whenever and wherever it is made."""
@@ -75,7 +80,7 @@ class Workload:
             limit = limit if arrival.output_tokens is None else max(1, arrival.output_tokens)
         if self.prompts:
             return self._asked(index, self.prompts[index % len(self.prompts)], None, limit, None)
-        mark = f"{rng.getrandbits(48):012x}"
+        mark = f"{rng.getrandbits(4 * MARK_DIGITS):0{MARK_DIGITS}x}"
         return self._asked(index, _generated(rng, mark, wanted), wanted, limit, mark)
 
     def _asked(
@@ -88,6 +93,7 @@ class Workload:
             "max_tokens": limit,
             "stream": True,
             "stream_options": {"include_usage": True},
+            **({"temperature": 0} if self.greedy else {}),
         }
         client = self.clients.of(self.seed, index)
         return Ask(index, _json(body), hash_of(member), wanted, limit, mark, client)
