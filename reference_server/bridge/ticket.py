@@ -168,9 +168,12 @@ class Ticket:
 
     def fail(self, message: str, kind: str) -> None:
         """End every work of this exchange with a Failure that its client will see."""
-        for work in tuple(self._open):
+        failed, self._open = self._open, set()
+        for work in failed:
             self._desk.cancel(work)
-            self.deliver(Failure(work, message, kind), self._desk.now())
+            if not self._deaf:
+                self._queue.put(Failure(work, message, kind))
+        self._wanted.set()
         _stop(self._patience)
         _stop(self._deadline)
 

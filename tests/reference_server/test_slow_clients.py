@@ -22,11 +22,13 @@ from reference_server.wire.limits import Limits
 from reference_server.wire.server import Settings
 from tests.reference_server.client import (
     CHAT,
+    COMPLETIONS,
     STEP,
     Client,
     Reply,
     Running,
     chat,
+    completion,
     run,
     serving,
     until,
@@ -232,6 +234,24 @@ def test_drop_frees_the_seat_at_once_and_tells_the_reader_in_band() -> None:
     assert seen.running[2] == 1
     assert max(seen.held) <= POLICIES["drop"].steps + 1
     dropped(seen.slow, seen.other.text())
+
+
+def test_several_prompts_are_dropped_as_one() -> None:
+    async def main() -> None:
+        async with serving(PATIENT, slow="drop", max_batch=4) as running:
+            prompts = [f"Count from {number} to 300" for number in (1, 2, 3)]
+            body = completion(prompts, stream=True, max_tokens=COUNT)
+            client = slowly(running)
+            await client.send(COMPLETIONS, body)
+            await trio.sleep(AWAY)
+            gauges = running.engine.gauges
+            assert (gauges.running, gauges.aborted, gauges.late) == (0, 3, 0)
+            assert running.server.bridge.books.dropped == 1
+            reply = await client.read()
+            assert reply.body.count(b'"error"') == 1
+            assert reply.whole
+
+    run(main)
 
 
 def test_pause_then_drop_waits_for_a_while() -> None:
