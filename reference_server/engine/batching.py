@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from reference_server.engine.blocks import BlockPool
-from reference_server.engine.inbox import Cancel, Command, Inbox, Pause, Resume, Submit
+from reference_server.engine.inbox import Cancel, Command, Pause, Submit, Verbs
 from reference_server.engine.intake import Intake, Refusal, one_line
 from reference_server.engine.interface import (
     Done,
@@ -48,7 +48,7 @@ class _Counts:
     late: int = 0
 
 
-class BatchingEngine:
+class BatchingEngine(Verbs):
     """See `interface.Engine`. `seed` decides what requests without a seed of their own draw."""
 
     def __init__(
@@ -61,6 +61,7 @@ class BatchingEngine:
         prefix_sharing: bool = True,
         seed: int | None = None,
     ) -> None:
+        super().__init__()
         if max_batch < 1 or prefill_chunk < 0:
             raise ValueError("max_batch must be at least 1, prefill_chunk at least 0")
         self._runner, self._vocabulary = runner, vocabulary
@@ -71,24 +72,11 @@ class BatchingEngine:
         cache = runner.block_count * runner.block_size
         self._intake = Intake(vocabulary, runner.context, cache)
         self._rng = random.Random(seed)
-        self._inbox = Inbox()
         self._requests: dict[str, Request] = {}
         self._counts = _Counts()
         self._gauges = self._measured()
 
     # -- any thread --------------------------------------------------------------------------
-
-    def submit(self, work: Work) -> None:
-        self._inbox.put(Submit(work))
-
-    def cancel(self, work: str) -> None:
-        self._inbox.put(Cancel(work))
-
-    def pause(self, work: str) -> None:
-        self._inbox.put(Pause(work))
-
-    def resume(self, work: str) -> None:
-        self._inbox.put(Resume(work))
 
     def count_tokens(self, text: str) -> int:
         return len(self._vocabulary.encode(text))

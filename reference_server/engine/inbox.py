@@ -50,3 +50,22 @@ class Inbox:
 
     def __bool__(self) -> bool:
         return bool(self._commands)
+
+
+class Verbs:
+    """What `interface.Engine` says of submit, cancel, pause and resume, over an inbox."""
+
+    def __init__(self) -> None:
+        self._inbox = Inbox()
+
+    def submit(self, work: Work) -> None:
+        self._inbox.put(Submit(work))
+
+    def cancel(self, work: str) -> None:
+        self._inbox.put(Cancel(work))
+
+    def pause(self, work: str) -> None:
+        self._inbox.put(Pause(work))
+
+    def resume(self, work: str) -> None:
+        self._inbox.put(Resume(work))

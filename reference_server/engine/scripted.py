@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from reference_server.engine import script, tokens
-from reference_server.engine.inbox import Cancel, Command, Inbox, Pause, Resume, Submit
+from reference_server.engine.inbox import Cancel, Command, Pause, Submit, Verbs
 from reference_server.engine.interface import (
     Delta,
     Done,
@@ -114,36 +114,24 @@ class Seats:
         return len(self._taken)
 
 
-class ScriptedEngine:
+class ScriptedEngine(Verbs):
     """See `interface.Engine`. `seed` decides what requests without a seed of their own draw."""
 
     def __init__(
         self, max_batch: int = 16, seed: int | None = None, context: int = CONTEXT
     ) -> None:
+        super().__init__()
         if max_batch < 1:
             raise ValueError("max_batch must be at least 1")
         self.context = context
         self._rng = random.Random(seed)
-        self._inbox = Inbox()
         self._requests: dict[str, _Request] = {}
         self._waiting: deque[_Choice] = deque()
         self._seats = Seats(max_batch)
         self._counts = _Counts()
         self._gauges = Gauges(extra={"seats_taken": 0.0})
 
-    # -- verbs: any thread -------------------------------------------------------------------
-
-    def submit(self, work: Work) -> None:
-        self._inbox.put(Submit(work))
-
-    def cancel(self, work: str) -> None:
-        self._inbox.put(Cancel(work))
-
-    def pause(self, work: str) -> None:
-        self._inbox.put(Pause(work))
-
-    def resume(self, work: str) -> None:
-        self._inbox.put(Resume(work))
+    # -- any thread --------------------------------------------------------------------------
 
     def count_tokens(self, text: str) -> int:
         return len(tokens.cut(text))
