@@ -28,7 +28,7 @@ from tests.reference_server.client import (
     run_in_real_time,
     until,
 )
-from tests.reference_server.decisions import decisions
+from tests.reference_server.decisions import Decision
 from tests.reference_server.loopback import listening
 
 TOKENS = 24
@@ -263,7 +263,14 @@ class Account:
     left: int = 0
     partings: list[Parting] = field(default_factory=list)
 
-    def add(self, model: Any, asks: Sequence[Ask], solo: dict[int, Heard], got: Together) -> None:
+    def add(
+        self,
+        asks: Sequence[Ask],
+        solo: Mapping[int, Heard],
+        made: Mapping[int, Sequence[Decision]],
+        got: Together,
+    ) -> None:
+        """`made` are the decisions of the reference, the answers being those of `solo`."""
         self.left += got.left
         for one in asks:
             first, second = solo[one.seed], got.heard[one.seed]
@@ -275,8 +282,7 @@ class Account:
             self.bitwise += all(torch.equal(a, b) for a, b in pairs)
             self.apart = max(self.apart, *(float((a - b).abs().max()) for a, b in pairs))
             if place is not None:
-                answer = first.tokens[: place + 1]
-                margin = decisions(model, first.prompt, answer, one.body)[place].margin
+                margin = made[one.seed][place].margin
                 self.partings.append(Parting(len(asks), one.body, place, margin))
 
     def lines(self, title: str) -> Iterator[str]:

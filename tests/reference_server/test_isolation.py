@@ -148,9 +148,10 @@ CASES = {
     "in company": Case(),
     "chunked prefill": Case(chunk=48),
     "prefix sharing": Case(sharing=True),
-    # A bfloat16 has eight bits: the last one of a logit from 16 on is worth an eighth, and two
-    # logits may each be off by one. Probabilities move by less, errors going both ways.
-    "bfloat16": Case("bfloat16", chunk=48, sharing=True, greedy=0.25, drawn=0.01),
+    # The last bit of a bfloat16 from 16 on is worth an eighth. With logits that are off by it, two
+    # of them come nearer by a quarter, and a probability moves by p(1-p)/8 at temperature 1, a
+    # 32nd at most; 0.8 is the lowest temperature here.
+    "bfloat16": Case("bfloat16", chunk=48, sharing=True, greedy=0.25, drawn=0.04),
 }
 
 
@@ -166,26 +167,43 @@ def compared(name: str, model: str, widths: Sequence[int] = WIDTHS, rounds: int 
     """Every width, every round; what came of it is printed."""
     case = CASES[name]
     solo = solos(model, case.dtype, case.invariant, rounds, widths[-1])
+    made = decided(case, model, solo, [one for turn in range(rounds) for one in asks(model, turn)])
     crowd = engine(model, case.dtype, case.chunk, case.sharing, case.invariant)
-    reference, account = exact(model, case.dtype), company.Account()
+    account = company.Account()
     for turn in range(rounds):
         for width in widths:
             asked = asks(model, turn, width)
             got = company.together(crowd, asked)
-            assert got.widest >= width / 2
+            assert got.widest >= (width / 4 if case.chunk else width)  # chunks delay each other
             assert got.left >= width // 2 + width // 4
-            account.add(reference, asked, solo, got)
+            account.add(asked, solo, made, got)
     print("\n" + "\n".join(account.lines(f"{model}, {name}")), end="")
     return account
 
 
+def decided(case: Case, model: str, solo: Any, asked: Sequence[Any]) -> dict[int, Any]:
+    """What the reference decides after the same beginnings. Where it is sure, so is the engine."""
+    reference, made, sure = exact(model, case.dtype), {}, 0
+    for one in asked:
+        if (heard := solo.get(one.seed)) is None:
+            continue
+        made[one.seed] = deciding.decisions(reference, heard.prompt, heard.tokens, one.body)
+        for decision, token in zip(made[one.seed], heard.tokens, strict=True):
+            if case.sure(decision.margin, one.body):
+                sure += 1
+                assert decision.token == token
+    count = len(made) * company.TOKENS
+    print(f"\n{model}, {case.dtype}, alone: {sure} of {count} decisions have a margin", end="")
+    assert case.dtype == "bfloat16" or sure >= 0.95 * count
+    return made
+
+
 def held(name: str, account: Any) -> None:
-    if CASES[name].invariant:
+    case = CASES[name]
+    if case.invariant:
         assert account.same == account.bitwise == account.streams
     else:
-        assert [
-            str(one) for one in account.partings if CASES[name].sure(one.margin, one.body)
-        ] == []
+        assert [str(one) for one in account.partings if case.sure(one.margin, one.body)] == []
 
 
 @pytest.mark.parametrize("name", ["batch-invariant", "chunked prefill"])
@@ -250,28 +268,19 @@ def test_a_neighbour_that_is_heard_is_noticed(
     asked = asks("llama", 0, 8)
     alone = company.alone(engine("llama", "float32", invariant=True), asked)
     got = company.together(engine("llama", "float32", invariant=True), asked)
-    account = company.Account()
-    account.add(exact("llama", "float32"), asked, alone, got)
+    reference, account = exact("llama", "float32"), company.Account()
+    made = {
+        one.seed: deciding.decisions(
+            reference, alone[one.seed].prompt, alone[one.seed].tokens, one.body
+        )
+        for one in asked
+    }
+    account.add(asked, alone, made, got)
     assert account.same < account.streams
     assert any(one.margin > MARGIN for one in account.partings)
 
 
 # -- the margins are those of the model ----------------------------------------------------------
-
-
-def test_the_reference_decides_as_the_engine_does_wherever_it_is_sure() -> None:
-    asked = asks("llama", 0, 8)
-    solo = solos("llama", "float32", True, 1, 8)
-    model = exact("llama", "float32")
-    sure = 0
-    for one in asked:
-        heard = solo[one.seed]
-        made = deciding.decisions(model, heard.prompt, heard.tokens, one.body)
-        for decision, token in zip(made, heard.tokens, strict=True):
-            if decision.margin > MARGIN:
-                sure += 1
-                assert decision.token == token
-    assert sure >= 0.95 * 8 * company.TOKENS
 
 
 @pytest.mark.parametrize(
