@@ -94,13 +94,15 @@ def test_a_bad_option_is_one_line_and_exit_2(
     assert flags <= {options[0]}, "another flag is named than the wrong one"
 
 
-def test_a_model_that_is_not_there_is_one_line_and_exit_2() -> None:
-    pytest.importorskip("torch")
-    command = [sys.executable, "-m", "reference_server", "--port", "0", "--model", "/no/such/place"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "/no/such/place: there is no such folder" in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
+@pytest.mark.torch
+def test_a_model_that_is_not_there_is_one_line_and_exit_2(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--port", "0", "--model", "/no/such/place"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    (line,) = shown.err.splitlines()
+    assert "/no/such/place: there is no such folder" in line
 
 
 def test_without_torch_a_model_is_one_line_and_scripted_the_default(tmp_path: Path) -> None:
