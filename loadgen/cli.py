@@ -15,6 +15,7 @@ EXAMPLES = {
     "loadgen": "loadgen run http://127.0.0.1:8000/v1 --rate 5 --duration 60",
     "run": "loadgen run http://127.0.0.1:8000/v1 --rate 5 --duration 60 --arrivals poisson "
     "--slo 'ttft:p99<500ms' --json run.json",
+    "sweep": "loadgen sweep http://127.0.0.1:8000/v1 --slo 'ttft:p90<500ms' --slo 'tpot:p90<50ms'",
     "compare": "loadgen compare before.json after.json --threshold 10",
     "report": "loadgen report run.json --csv requests.csv",
     "selftest": "loadgen selftest --full --json selftest.json",
@@ -44,6 +45,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and stop")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_run(commands)
+    _add_sweep(commands)
     _add_compare(commands)
     _add_report(commands)
     _add_selftest(commands)
@@ -63,6 +65,21 @@ def _add_run(commands: argparse._SubParsersAction[OneLineParser]) -> None:
     )
     run_options.configure(parser)
     parser.set_defaults(command=_run)
+
+
+def _add_sweep(commands: argparse._SubParsersAction[OneLineParser]) -> None:
+    from loadgen import sweep_options
+
+    parser = commands.add_parser(
+        "sweep",
+        help="find the highest rate that meets every objective",
+        description="Find the highest rate that meets every objective, and where it breaks. Exit: "
+        "2 could not run, 3 it could not be told, 1 no rate meets them, else 0.",
+        epilog=f"example: {EXAMPLES['sweep']}",
+        allow_abbrev=False,
+    )
+    sweep_options.configure(parser)
+    parser.set_defaults(command=_sweep)
 
 
 def _add_compare(commands: argparse._SubParsersAction[OneLineParser]) -> None:
@@ -114,6 +131,12 @@ def _selftest(args: argparse.Namespace) -> int:
     from loadgen import selftest_command
 
     return selftest_command.main(args)
+
+
+def _sweep(args: argparse.Namespace) -> int:
+    from loadgen import sweep_command
+
+    return sweep_command.main(args)
 
 
 def _compare(args: argparse.Namespace) -> int:

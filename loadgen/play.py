@@ -87,6 +87,11 @@ class Player:
         self._last: float | None = None  # when the newest request was taken up
         self.offered = Offered()
 
+    @property
+    def in_flight(self) -> int:
+        """Requests that were sent and have not ended."""
+        return self._in_flight
+
     def interrupt(self) -> None:
         """Send nothing more and leave what is under way."""
         self.offered.complete = False

@@ -68,8 +68,11 @@ def judged(setup: Setup, ran: Ran) -> Result:
     return result_of(ran, setup.slos, setup.allowed.most_of(sent), setup.allowed.text)
 
 
-async def execute(setup: Setup) -> Ran:
-    """Play the load and look at what came. SIGINT and SIGTERM end it early, with all it has."""
+async def execute(setup: Setup, beside: Callable[[Player], Awaitable[None]] | None = None) -> Ran:
+    """Play the load and look at what came. SIGINT and SIGTERM end it early, with all it has.
+
+    `beside`: runs while the load does, and may interrupt it.
+    """
     recorder = Recorder(setup.door, secrets=setup.secrets)
     endpoint = await preflight(recorder, setup.target, setup.api, setup.fields, CONNECT)
     workload = setup.for_model(endpoint.model)
@@ -84,6 +87,8 @@ async def execute(setup: Setup) -> Ran:
         player = Player(made.recorder, script, kept.take, setup.limits, made.sleep, own)
         async with trio.open_nursery() as nursery:
             await nursery.start(_listen, player)
+            if beside is not None:
+                nursery.start_soon(beside, player)
             offered = await player.play(setup.load)
             nursery.cancel_scope.cancel()
     recovery = None

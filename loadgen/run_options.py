@@ -15,19 +15,23 @@ LENGTH = "N, A..B, normal:M,S or lognormal:M,S"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Every option of `run`."""
-    parser.add_argument(
-        "url", metavar="URL", help="API base (…/v1) or server root: http://…, https://…, unix:PATH"
-    )
-    _add_endpoint(parser)
+    add_url(parser)
+    add_endpoint(parser)
     _add_load(parser)
-    _add_workload(parser)
+    add_workload(parser)
     _add_clients(parser)
-    _add_gates(parser)
+    add_gates(parser)
     _add_reports(parser)
     add_connection(parser)
 
 
-def _add_endpoint(parser: argparse.ArgumentParser) -> None:
+def add_url(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "url", metavar="URL", help="API base (…/v1) or server root: http://…, https://…, unix:PATH"
+    )
+
+
+def add_endpoint(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("endpoint")
     group.add_argument("--model", metavar="M", help="default: the first that the endpoint lists")
     group.add_argument("--api", choices=APIS, default="chat", help="default %(default)s")
@@ -43,10 +47,8 @@ def _add_endpoint(parser: argparse.ArgumentParser) -> None:
 def _add_load(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("load (one of the first four)")
     kinds = group.add_mutually_exclusive_group(required=True)
-    kinds.add_argument("--rate", metavar="R", type=_positive_number, help="requests a second")
-    kinds.add_argument(
-        "--concurrency", metavar="C", type=_positive, help="clients of a closed loop"
-    )
+    kinds.add_argument("--rate", metavar="R", type=positive_number, help="requests a second")
+    kinds.add_argument("--concurrency", metavar="C", type=positive, help="clients of a closed loop")
     kinds.add_argument(
         "--stages", metavar="SPEC", help="RATE:SECONDS or FROM..TO:SECONDS, with commas between"
     )
@@ -54,33 +56,42 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         "--trace", metavar="FILE",
         help='JSON lines {"at", "input_tokens", "output_tokens"}, Mooncake JSON lines, Azure CSV',
     )  # fmt: skip
-    group.add_argument("--duration", metavar="S", type=_positive_number, help="seconds of load")
-    group.add_argument("--requests", metavar="N", type=_positive, help="requests in all")
+    group.add_argument("--duration", metavar="S", type=positive_number, help="seconds of load")
+    group.add_argument("--requests", metavar="N", type=positive, help="requests in all")
+    group.add_argument(
+        "--warmup", metavar="S", type=number, default=0.0,
+        help="seconds at the start that count in no figure (default %(default)g)",
+    )  # fmt: skip
+    group.add_argument(
+        "--max-requests", metavar="N", type=positive, help="send no more; the rest is dropped"
+    )
+    add_arrivals(group)
+    group.add_argument(
+        "--solo", metavar="N", type=positive,
+        help="ask at temperature 0; afterwards ask N of the requests twice more, alone, and say "
+        "how many answers are the same (gates nothing)",
+    )  # fmt: skip
+    group.add_argument(
+        "--repeat", metavar="N", type=positive, default=1,
+        help="runs of the load, one after the other, each with the next seed",
+    )  # fmt: skip
+
+
+def add_arrivals(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--arrivals",
         metavar="SPEC",
         help="constant (default), poisson or gamma:CV",
     )
-    group.add_argument(
-        "--warmup", metavar="S", type=_number, default=0.0,
-        help="seconds at the start that count in no figure (default %(default)g)",
-    )  # fmt: skip
-    group.add_argument(
-        "--max-requests", metavar="N", type=_positive, help="send no more; the rest is dropped"
-    )
-    group.add_argument("--seed", metavar="N", type=_count, default=7, help="default %(default)d")
+    group.add_argument("--seed", metavar="N", type=count, default=7, help="default %(default)d")
     group.add_argument(
         "--clock", choices=("user", "kernel"),
         help="times of what is received: the kernel's stamps (default on Linux over plain TCP) or "
         "when a read returned",
     )  # fmt: skip
-    group.add_argument(
-        "--repeat", metavar="N", type=_positive, default=1,
-        help="runs of the load, one after the other, each with the next seed",
-    )  # fmt: skip
 
 
-def _add_workload(parser: argparse.ArgumentParser) -> None:
+def add_workload(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what is asked")
     group.add_argument(
         "--input-tokens", metavar="SPEC", help=f"words of the prompt, about tokens: {LENGTH} (128)"
@@ -103,7 +114,7 @@ def _add_clients(parser: argparse.ArgumentParser) -> None:
         group.add_argument(flag, metavar="SPEC", action="append", default=[], help=said)
 
 
-def _add_gates(parser: argparse.ArgumentParser) -> None:
+def add_gates(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what gates")
     group.add_argument(
         "--slo", metavar="SPEC", action="append", default=[],
@@ -112,11 +123,6 @@ def _add_gates(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--max-failures", metavar="N|PERCENT", default="0",
         help="requests that may fail, or break a MUST (default %(default)s)",
-    )  # fmt: skip
-    group.add_argument(
-        "--solo", metavar="N", type=_positive,
-        help="ask at temperature 0; afterwards ask N of the requests twice more, alone, and say "
-        "how many answers are the same (gates nothing)",
     )  # fmt: skip
     group.add_argument(
         "--checks", metavar="GATE,…|none", default="wire,shape",
@@ -135,20 +141,20 @@ def _add_reports(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--debug", action="store_true", help="tracebacks for errors of ours")
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 15):
         raise argparse.ArgumentTypeError(f"expected a whole number; got {text!r}")
     return int(text)
 
 
-def _positive(text: str) -> int:
-    value = _count(text)
+def positive(text: str) -> int:
+    value = count(text)
     if value < 1:
         raise argparse.ArgumentTypeError("expected at least 1")
     return value
 
 
-def _number(text: str) -> float:
+def number(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -158,8 +164,8 @@ def _number(text: str) -> float:
     return value
 
 
-def _positive_number(text: str) -> float:
-    value = _number(text)
+def positive_number(text: str) -> float:
+    value = number(text)
     if value < 1e-3:
         raise argparse.ArgumentTypeError("expected at least 0.001")
     return value

@@ -37,7 +37,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     ("words", "expected"),
     [
         ((), "required: COMMAND"),
-        (("sweep", URL), "invalid choice: 'sweep'"),
+        (("experiment", URL), "invalid choice: 'experiment'"),
         (("run",), "required: URL"),
         (("run", URL), "one of the arguments --rate --concurrency --stages --trace is required"),
         (("run", URL, "--rate", "1", "--concurrency", "2"), "not allowed with"),
