@@ -5,7 +5,7 @@ A field is `ABSENT`, or exactly the JSON that stood there, of whatever type. Pur
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
@@ -41,6 +41,8 @@ class Kind(Enum):
     SCALAR = "scalar"  # JSON, but not an object
     UNREADABLE = "unreadable"  # not one JSON text
     EMPTY = "empty"  # empty data
+
+    __hash__ = object.__hash__  # members are compared by identity; Enum's own hash is slow
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,8 @@ class Chunk:
 
     def get(self, key: str) -> Maybe:
         """The top-level member, or ABSENT."""
-        return member(self.value, key)
+        value = self.value
+        return value.get(key, ABSENT) if isinstance(value, dict) else ABSENT
 
     @property
     def usage(self) -> Maybe:
@@ -113,10 +116,11 @@ def chunk_from_event(event: Event, dialect: Dialect, overlay: Overlay | None = N
         return Chunk(event, Kind.DONE)
     if event.data == "":
         return Chunk(event, Kind.EMPTY)
-    if event.data.strip(" \t\n\r\"'`,;").upper() in ("[DONE]", "DONE"):
+    is_object = event.data[0] == "{"
+    if not is_object and event.data.strip(" \t\n\r\"'`,;").upper() in ("[DONE]", "DONE"):
         return Chunk(event, Kind.BAD_DONE)
     parsed = strictjson.parse(event.data)
-    if not parsed.ok or any(f.kind == "several" for f in parsed.flaws):
+    if not parsed.ok or (parsed.flaws and any(f.kind == "several" for f in parsed.flaws)):
         return Chunk(event, Kind.UNREADABLE, ABSENT, parsed.flaws)
     kind = _kind(parsed.value, overlay)
     choices = tuple(choices_from(parsed.value, dialect)) if kind is Kind.CHUNK else ()
@@ -130,8 +134,10 @@ def _kind(value: Json, overlay: Overlay | None) -> Kind:
         return Kind.ERROR
     if overlay and _is_vendor(value, overlay):
         return Kind.VENDOR
-    like_a_chunk = sum(key in value for key in ("choices", "id", "object", "created", "usage"))
-    return Kind.CHUNK if "choices" in value or like_a_chunk >= 2 else Kind.FOREIGN
+    if "choices" in value:
+        return Kind.CHUNK
+    like_a_chunk = sum(key in value for key in ("id", "object", "created", "usage"))
+    return Kind.CHUNK if like_a_chunk >= 2 else Kind.FOREIGN
 
 
 def _is_vendor(value: dict[str, Json], overlay: Overlay) -> bool:
@@ -147,20 +153,34 @@ def choices_from(value: Maybe, dialect: Dialect, part: str = "delta") -> Iterato
     """The choices of a chunk, or with part="message" of a non-streamed chat answer."""
     found = member(value, "choices")
     for raw in found if isinstance(found, list) else ():
-        delta = member(raw, part) if dialect.nested else ABSENT
-        reasoning = member(delta, "reasoning_content")
+        of_raw = _getter(raw)
+        delta = of_raw(part, ABSENT) if dialect.nested else ABSENT
+        of_delta = _getter(delta)
+        reasoning = of_delta("reasoning_content", ABSENT)
         yield Choice(
-            raw=raw,
-            index=member(raw, "index"),
-            finish_reason=member(raw, "finish_reason"),
-            delta=delta,
-            role=member(delta, "role"),
-            content=member(delta, "content") if dialect.nested else member(raw, "text"),
-            reasoning=member(delta, "reasoning") if reasoning is ABSENT else reasoning,
-            refusal=member(delta, "refusal"),
-            tools=tuple(_tools(delta)),
-            logprobs=member(raw, "logprobs"),
+            raw,
+            of_raw("index", ABSENT),
+            of_raw("finish_reason", ABSENT),
+            delta,
+            of_delta("role", ABSENT),
+            of_delta("content", ABSENT) if dialect.nested else of_raw("text", ABSENT),
+            of_delta("reasoning", ABSENT) if reasoning is ABSENT else reasoning,
+            of_delta("refusal", ABSENT),
+            tuple(_tools(delta)) if of_delta("tool_calls", ABSENT) else (),
+            of_raw("logprobs", ABSENT),
         )
+
+
+_Getter: TypeAlias = Callable[[str, Absent], Maybe]
+
+
+def _getter(value: Maybe) -> _Getter:
+    """`member` of one value, bound: a chunk is asked for ten of them."""
+    return value.get if isinstance(value, dict) else _nothing
+
+
+def _nothing(key: str, default: Absent) -> Absent:
+    return default
 
 
 def _tools(delta: Maybe) -> Iterator[Tool]:

@@ -83,8 +83,13 @@ def judge_trials(
     cases: Sequence[Case],
     policy: Policy | None = None,
     known: Sequence[Case] = (),
+    *,
+    faultless: bool = True,
 ) -> tuple[Result, ...]:
-    """The same for whoever has read the captures already."""
+    """The same for whoever has read the captures already.
+
+    Without `faultless` there is no Result for a case that found no fault and did not break.
+    """
     policy = policy or Policy()
     spoken: dict[str, dict[str, _Heard]] = {}  # by API and case id
     for trial in trials:
@@ -94,7 +99,7 @@ def judge_trials(
         _result(case, api, heard, policy)
         for api, heard in spoken.items()
         for case in cases
-        if api in case.api
+        if api in case.api and (faultless or heard[case.id].findings or heard[case.id].broken)
     ]
     return tuple(sorted(results, key=lambda r: (r.id, r.api or "")))
 

@@ -26,6 +26,8 @@ class Phase(Enum):
     FAILED_BEFORE = "failed-before"  # an in-band error before any text
     FAILED_AFTER = "failed-after"  # an in-band error after text
 
+    __hash__ = object.__hash__  # as for chunks.Kind
+
 
 class Step(Enum):
     """What one event means for the stream's life."""
@@ -37,6 +39,8 @@ class Step(Enum):
     DONE = "done"
     ERROR = "error"
     JUNK = "junk"  # unreadable, foreign, empty
+
+    __hash__ = object.__hash__
 
 
 class Outcome(Enum):

@@ -5,9 +5,11 @@ bytes ─ http1 ─▶ head + body ─ sse ─▶ events ─ chunks ─▶ typed
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import wraps
+from typing import Any, TypeVar
 
 from conformance import http1, sse, strictjson
 from conformance.capture import Capture, How, Json, Layer
@@ -65,6 +67,7 @@ class Reading:
     life: Life | None = None
     document: strictjson.Parsed | None = None  # of PLAIN and REFUSAL
     control: Control | None = None
+    memo: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def place(self, body_offset: int) -> int:
         """The offset in `capture.received` at which that body byte stands."""
@@ -112,6 +115,26 @@ class Reading:
         if self.life is not None:
             return next((c.text for c in self.life.choices if c.index == 0), "")
         return next((c.text for c in self.plain_choices if c.index == 0), "")
+
+
+T = TypeVar("T")
+
+
+def once(make: Callable[[Reading], T]) -> Callable[[Reading], T]:
+    """`make`, asked once of each reading: its answer is kept there, and nobody may change it.
+
+    A hundred checks look at one reading, and most begin with the same few questions.
+    """
+
+    @wraps(make)
+    def asked(reading: Reading) -> T:
+        memo = reading.memo
+        if make not in memo:
+            memo[make] = make(reading)
+        found: T = memo[make]
+        return found
+
+    return asked
 
 
 def _of_prompts(prompt: list[Json]) -> bool:

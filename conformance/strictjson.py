@@ -61,6 +61,15 @@ def parse(text: str) -> Parsed:
 
 
 def _scan(text: str, start: int, flaws: list[Flaw]) -> tuple[Json, int]:
+    """With a decoder that notes flaws, which takes longer to make than to use, only where one is
+    needed: the usual text has none."""
+    try:
+        return _flawless(text, start)
+    except (ValueError, RecursionError):
+        return _scan_with_flaws(text, start, flaws)
+
+
+def _scan_with_flaws(text: str, start: int, flaws: list[Flaw]) -> tuple[Json, int]:
     try:
         return _decoder(flaws, strict=True)(text, start)
     except json.JSONDecodeError as error:
@@ -76,6 +85,22 @@ def _decoder(flaws: list[Flaw], *, strict: bool) -> Callable[[str, int], tuple[J
         parse_constant=partial(_constant, flaws),
         object_pairs_hook=partial(_object, flaws),
     ).raw_decode
+
+
+def _refused(word: str) -> float:
+    raise ValueError(word)
+
+
+def _plain(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("a name comes again")
+    return value
+
+
+_flawless = json.JSONDecoder(
+    strict=True, parse_constant=_refused, object_pairs_hook=_plain
+).raw_decode
 
 
 def _constant(flaws: list[Flaw], word: str) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import TypeAlias
 
@@ -110,6 +111,7 @@ MODULES = {
 }
 
 
+@cache
 def function_of(check: str) -> Callable[..., Findings] | None:
     """The function of a check id, None if there is none."""
     module = MODULES.get(check) or MODULES.get(check.split(".")[0])

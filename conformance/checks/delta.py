@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from conformance.checks import Findings
 from conformance.checks.live import chunks, dialect_of, expected, grouped, type_name
 from conformance.checks.place import at_chunk
 from conformance.chunks import ABSENT, Choice, Chunk, member
 from conformance.findings import Abstain, Level
-from conformance.reading import Reading
+from conformance.reading import Reading, once
 
 # In the schema, yet not what an answer's author is.
 ROLES = ("developer", "system", "user", "tool", "function")
 _FLOOD = 8  # fewer empty deltas are a hold-back window; a hold-back is legal and no flood
 
 
-def _deltas(reading: Reading) -> Iterator[tuple[Chunk, Choice]]:
-    for chunk in chunks(reading):
-        for choice in chunk.choices:
-            yield chunk, choice
+@once
+def _deltas(reading: Reading) -> tuple[tuple[Chunk, Choice], ...]:
+    return tuple((chunk, choice) for chunk in chunks(reading) for choice in chunk.choices)
 
 
 def role_missing(reading: Reading) -> Findings:

@@ -11,7 +11,7 @@ from conformance.checks.place import at_body, at_chunk
 from conformance.chunks import Chunk, Kind, Maybe, member
 from conformance.findings import Abstain, Finding, Level
 from conformance.lifecycle import Outcome
-from conformance.reading import Reading, essence
+from conformance.reading import Reading, essence, once
 
 _KEYS = ("message", "type", "param", "code")
 _ERROR_COMMENT = re.compile(rb"^:[ \t]*\{?[ \t]*\"?error\"?[ \t]*:", re.IGNORECASE | re.MULTILINE)
@@ -127,6 +127,7 @@ def _errors(reading: Reading) -> Iterator[Chunk]:
     return (chunk for chunk in reading.chunks if chunk.kind is Kind.ERROR)
 
 
+@once
 def _after_error(reading: Reading) -> tuple[Chunk, ...] | None:
     for at, chunk in enumerate(reading.chunks):
         if chunk.kind is Kind.ERROR:

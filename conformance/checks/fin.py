@@ -20,7 +20,7 @@ from conformance.checks.place import at_chunk
 from conformance.chunks import ABSENT, Choice, Chunk, member
 from conformance.findings import Abstain, Finding, Level
 from conformance.lifecycle import ChoiceLife, Outcome
-from conformance.reading import Form, Reading
+from conformance.reading import Form, Reading, once
 
 REASONS = ("stop", "length", "tool_calls", "content_filter", "function_call")
 _OWN_END = (*ENDED, Outcome.TRUNCATED, Outcome.EMPTY)
@@ -161,6 +161,7 @@ def limit_of(reading: Reading) -> int | None:
     return min(limits, default=None)
 
 
+@once
 def completion_tokens(reading: Reading) -> int | None:
     """What the last usage object says was generated; None: it does not say."""
     said = [member(chunk.usage, "completion_tokens") for chunk in chunks(reading)]

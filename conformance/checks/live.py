@@ -14,7 +14,7 @@ from conformance.dialects import DIALECTS, Dialect
 from conformance.dossier import CHAT
 from conformance.findings import Finding, Level
 from conformance.lifecycle import ChoiceLife, Close, Outcome, close_from_capture
-from conformance.reading import Reading
+from conformance.reading import Reading, once
 
 MOST_KINDS = 5  # findings of one check on one stream
 MOST_CHOICES = 1024
@@ -28,17 +28,20 @@ def dialect_of(reading: Reading) -> Dialect:
     return reading.dialect or DIALECTS[CHAT]
 
 
+@once
 def stop_at(reading: Reading) -> int:
     """Index of the sentinel or in-band error, else the number of chunks."""
     ends = (at for at, c in enumerate(reading.chunks) if c.kind in (Kind.DONE, Kind.ERROR))
     return next(ends, len(reading.chunks))
 
 
+@once
 def events(reading: Reading) -> tuple[Chunk, ...]:
     """Every event before the end, whatever its kind."""
     return reading.chunks[: stop_at(reading)]
 
 
+@once
 def chunks(reading: Reading) -> tuple[Chunk, ...]:
     """The chunks before the end."""
     return tuple(chunk for chunk in events(reading) if chunk.kind is Kind.CHUNK)
@@ -49,6 +52,7 @@ _LOSSES = ("unprefixed-line", "invalid-utf8", "unterminated-event")
 _LOST = (Kind.UNREADABLE, Kind.SCALAR, Kind.BAD_DONE)
 
 
+@once
 def is_legible(reading: Reading) -> bool:
     """Did every part of the stream arrive? What is joined from parts cannot be judged otherwise."""
     lost = any(anomaly.kind in _LOSSES for anomaly in reading.sse_anomalies)
@@ -74,12 +78,14 @@ def choices(reading: Reading) -> tuple[ChoiceLife, ...]:
     return () if reading.life is None else reading.life.choices
 
 
+@once
 def expected(reading: Reading) -> tuple[ChoiceLife, ...]:
     """The choices whose index the request allows: the others are choice.index-range's."""
     n = reading.n
     return tuple(c for c in choices(reading) if c.index >= 0 and (n is None or c.index < n))
 
 
+@once
 def undelivered(reading: Reading) -> tuple[int, ...]:
     """Choices that were asked for and never began, where the body is whole and the others ended.
 
@@ -93,6 +99,7 @@ def undelivered(reading: Reading) -> tuple[int, ...]:
     return life.unfinished if begun and begun.isdisjoint(life.unfinished) else ()
 
 
+@once
 def last_finish(reading: Reading) -> int | None:
     """Index of the chunk with which the last choice finished."""
     return max((at for life in choices(reading) for at, _ in life.finishes), default=None)

@@ -29,7 +29,7 @@ from conformance.checks.spelling import (
 from conformance.chunks import ABSENT, Chunk, Maybe, member
 from conformance.findings import Abstain, Finding, Level
 from conformance.lifecycle import ChoiceLife, Outcome
-from conformance.reading import Form, Reading
+from conformance.reading import Form, Reading, once
 
 _ARRAYS = ("tokens", "token_logprobs", "top_logprobs", "text_offset")
 _ROUNDING = 1e-5  # a probability of one, computed in single precision
@@ -42,8 +42,13 @@ def _asked(reading: Reading) -> bool:
     return value is True if dialect_of(reading).nested else is_int(value)
 
 
-def _entries(reading: Reading) -> Iterator[tuple[Chunk, dict[str, Json]]]:
+@once
+def _entries(reading: Reading) -> tuple[tuple[Chunk, dict[str, Json]], ...]:
     """Every entry of every `logprobs.content` that is an object."""
+    return tuple(_each_entry(reading))
+
+
+def _each_entry(reading: Reading) -> Iterator[tuple[Chunk, dict[str, Json]]]:
     for chunk in chunks(reading):
         for choice in chunk.choices:
             content = member(choice.logprobs, "content")
@@ -178,6 +183,7 @@ def _values(reading: Reading) -> Iterator[tuple[Chunk, float]]:
             yield chunk, value
 
 
+@once
 def _comparable(reading: Reading) -> list[ChoiceLife]:
     """Choices that are all content, with entries wherever they have text."""
     return [

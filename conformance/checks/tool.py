@@ -24,7 +24,7 @@ from conformance.checks.stop import chunk_at
 from conformance.chunks import ABSENT, Chunk, Tool, member
 from conformance.findings import Abstain, Level
 from conformance.lifecycle import ChoiceLife
-from conformance.reading import Reading
+from conformance.reading import Reading, once
 
 _FATAL = ("invalid", "several", "nonfinite", "control-character")  # JSON.parse throws at each
 _WHOLE = ("tool_calls", "stop", "function_call")  # finish reasons that leave no call cut off
@@ -40,6 +40,7 @@ MARKUP = re.compile(
 _ESCAPE = re.compile(r"\\u[0-9a-fA-F]{4}")
 
 
+@once
 def _calls(reading: Reading) -> list[tuple[ChoiceLife, Call]]:
     return [(life, call) for life in expected(reading) for call in calls(life)]
 
@@ -174,6 +175,7 @@ def tool_args_type(reading: Reading) -> Findings:
         yield from grouped(reading, "C06", hits, level)
 
 
+@once
 def _parsed(reading: Reading) -> list[tuple[Chunk, Call, strictjson.Parsed]]:
     """Calls that were not cut off, at their last fragment, with their arguments read."""
     if reading.outcome not in ENDED or not is_legible(reading):

@@ -23,7 +23,7 @@ from conformance.checks.place import at_body, at_chunk
 from conformance.chunks import ABSENT, Choice, Chunk, Kind, member
 from conformance.findings import Abstain, Finding, Level
 from conformance.lifecycle import Outcome
-from conformance.reading import Form, Reading
+from conformance.reading import Form, Reading, once
 
 _COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 _DETAILS = (
@@ -37,6 +37,7 @@ Usage: TypeAlias = Mapping[str, Json]
 _NO_USAGE = Abstain("not-seen", "no usage object")
 
 
+@once
 def usages(reading: Reading) -> list[tuple[int, Chunk, Usage]]:
     """(index, chunk, usage) of every usage object before the end."""
     return [
@@ -52,6 +53,7 @@ def continuous(reading: Reading) -> bool:
     return isinstance(options, dict) and options.get("continuous_usage_stats") is True
 
 
+@once
 def _closing(reading: Reading) -> list[tuple[int, Chunk, Usage]]:
     """Those that speak of the whole: at or after the last finish, or in a chunk of their own."""
     end = last_finish(reading)
