@@ -12,6 +12,7 @@ from loadgen.groups import bands
 from loadgen.looking import judged_failures
 from loadgen.outcome import Sums
 from loadgen.result import Result
+from loadgen.server_metrics import told as told_by_server
 from loadgen.slo import Judged
 from loadgen.summary import Distribution
 
@@ -117,6 +118,8 @@ def _failures(result: Result) -> Iterator[str]:
 
 def _checks(result: Result) -> Iterator[str]:
     tally = result.tally
+    if result.served is not None:
+        yield from told_by_server(result.served, result.rows)
     for each in tally.crossed[:CROSSED_SHOWN]:
         yield f"cross-talk: request {each.index} was answered with the mark of request {each.other}"
     if len(tally.crossed) > CROSSED_SHOWN:

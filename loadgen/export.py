@@ -11,7 +11,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from conformance.capture import Json
 from conformance.report.escape import excerpt, terminal
@@ -24,6 +24,7 @@ from loadgen.outcome import Sums
 from loadgen.quantiles import Quantile
 from loadgen.recovered import Recovery
 from loadgen.result import Failure, Result
+from loadgen.server_metrics import MEANS, Served, reconcile
 from loadgen.summary import GOODPUT, RATES, WINDOW, Distribution, Summary
 from loadgen.trust import REASONS
 
@@ -46,6 +47,7 @@ def document(result: Result, version: str) -> dict[str, Json]:
         **_trust(result),
         **_books(result),
         **_figures(result.summary),
+        "server": None if result.served is None else _served(result.served, result.rows),
         "solo": None if result.solo is None else _solo(result.solo),
         "clients": [_band(each) for each in bands(result.measured)],
         "recovery": None if result.recovery is None else _recovery(result.recovery),
@@ -118,6 +120,39 @@ def _figures(summary: Summary) -> dict[str, Json]:
 def _band(band: Band) -> dict[str, Json]:
     metrics: dict[str, Json] = {n: _distribution(each) for n, each in band.metrics.items()}
     return {"client": band.name, "requests": _sums(band.books), "metrics": metrics}
+
+
+def _served(served: Served, rows: Sequence[Row]) -> dict[str, Json]:
+    found, own = reconcile(served, rows), served.first_token
+    return {
+        "names": served.server,
+        "tokens": {
+            "generated": served.tokens,
+            "usage": found.usage,
+            "without_usage": found.unsaid,
+            "agree": found.agrees,
+        },
+        "ttft": {
+            "client_mean": found.client_mean,
+            "client_median": found.client_median,
+            "server_mean": found.server_mean,
+            "server_median_within": None if own is None else _bounds(found.server_within),
+            "means": MEANS,
+        },
+        "first_token": None
+        if own is None
+        else {
+            "buckets": [[_finite(bound), count] for bound, count in own.buckets],
+            "sum": own.sum,
+            "count": own.count,
+        },
+        "samples": [{"at": each.at, **each.values} for each in served.samples],
+    }
+
+
+def _bounds(within: tuple[float, float] | None) -> list[Json] | None:
+    """The last bucket has no upper bound: null."""
+    return None if within is None else [_finite(bound) for bound in within]
 
 
 def _solo(found: Solo) -> dict[str, Json]:

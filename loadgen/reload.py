@@ -7,6 +7,7 @@ only the run itself could know (the reasons not to trust it, what the checks sai
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -21,6 +22,7 @@ from loadgen.measure import Row
 from loadgen.outcome import Fate
 from loadgen.recovered import Recovery
 from loadgen.result import Result, Target, failures
+from loadgen.server_metrics import Histogram, Sample, Served
 from loadgen.slo import parse_slo
 from loadgen.summary import Window, summarise
 from loadgen.trust import Doubt
@@ -84,9 +86,27 @@ def _result(run: Document) -> Result:
         failed=int(run["failed"]["count"]),
         too_many=not run["failed"]["met"],
         allowed=str(run["failed"]["allowed"]),
+        served=None if run.get("server") is None else _served(run["server"]),
         solo=None if run.get("solo") is None else _solo(run["solo"]),
         recovery=None if run.get("recovery") is None else _recovery(run["recovery"]),
     )
+
+
+def _served(stored: Document) -> Served:
+    samples = tuple(
+        Sample(_number(each["at"]), {k: _number(v) for k, v in each.items() if k != "at"})
+        for each in stored["samples"]
+    )
+    own = stored["first_token"]
+    tokens = _member(stored["tokens"]["generated"])
+    return Served(str(stored["names"]), samples, tokens, None if own is None else _histogram(own))
+
+
+def _histogram(stored: Document) -> Histogram:
+    buckets = tuple(
+        (math.inf if b is None else _number(b), _number(n)) for b, n in stored["buckets"]
+    )
+    return Histogram(buckets, _number(stored["sum"]), _number(stored["count"]))
 
 
 def _solo(stored: Document) -> Solo:

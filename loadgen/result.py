@@ -12,6 +12,7 @@ from loadgen.looking import Tally
 from loadgen.measure import Row
 from loadgen.outcome import OURS, Fate
 from loadgen.recovered import Recovery
+from loadgen.server_metrics import Served
 from loadgen.slo import Judged, Met, Slo
 from loadgen.summary import Summary, Window, summarise
 from loadgen.trust import REASONS, Doubt, doubts
@@ -59,6 +60,7 @@ class Result:
     allowed: str
     recovery: Recovery | None = None
     solo: Solo | None = None
+    served: Served | None = None
 
     @property
     def measured(self) -> tuple[Row, ...]:
@@ -99,6 +101,7 @@ class Ran:
     steady: bool
     recovery: Recovery | None = None
     solo: Solo | None = None
+    served: Served | None = None
 
 
 def result_of(ran: Ran, slos: Sequence[Slo], most: int, allowed: str) -> Result:
@@ -125,6 +128,7 @@ def result_of(ran: Ran, slos: Sequence[Slo], most: int, allowed: str) -> Result:
         allowed=allowed,
         recovery=ran.recovery,
         solo=ran.solo,
+        served=ran.served,
     )
 
 

@@ -25,6 +25,7 @@ from loadgen.preflight import preflight
 from loadgen.recording import recording
 from loadgen.recovery import check_of
 from loadgen.result import Ran, Result, Target, exit_of, result_of
+from loadgen.scraping import scraper_of
 from loadgen.setup import CONNECT, Setup, setup_from_args
 from loadgen.solo import alone
 from loadgen.summary import Window
@@ -85,12 +86,16 @@ async def execute(setup: Setup, beside: Callable[[Player], Awaitable[None]] | No
 
     async with recording(setup.door, setup.clock, setup.secrets, paced=setup.paced) as made:
         player = Player(made.recorder, script, kept.take, setup.limits, made.sleep, own)
+        scraper = await scraper_of(setup, recorder, made.recorder.now)
         async with trio.open_nursery() as nursery:
             await nursery.start(_listen, player)
+            if scraper is not None:
+                nursery.start_soon(scraper.watch)
             if beside is not None:
                 nursery.start_soon(beside, player)
             offered = await player.play(setup.load)
             nursery.cancel_scope.cancel()
+        served = None if scraper is None else await _unless_interrupted(scraper.finish)
     recovery = None
     if check is not None and offered.complete:
         recovery = await _unless_interrupted(check.recovered)
@@ -114,6 +119,7 @@ async def execute(setup: Setup, beside: Callable[[Player], Awaitable[None]] | No
         steady=setup.steady,
         recovery=recovery,
         solo=solo,
+        served=served,
     )
 
 

@@ -138,6 +138,10 @@ def _add_reports(parser: argparse.ArgumentParser) -> None:
             help=f"{what}; repeatable; - is stdout",
         )  # fmt: skip
     add_definitions(group)
+    group.add_argument(
+        "--metrics", metavar="URL|none", default="auto",
+        help="the server's own metrics page (default: the one beside the API, if there is one)",
+    )  # fmt: skip
     group.add_argument("--debug", action="store_true", help="tracebacks for errors of ours")
 
 

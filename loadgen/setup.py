@@ -26,6 +26,7 @@ from loadgen.preflight import Endpoint
 from loadgen.slo import Slo, parse_slo
 from loadgen.workload import INPUT, OUTPUT, Workload, load_prompts
 
+AUTO, NONE = "auto", "none"  # of --metrics
 CONNECT = 10.0  # seconds
 DESCRIPTORS_OF_OURS = 64
 # An answer's body may have that many bytes, and so many more for each token it may have.
@@ -70,6 +71,9 @@ class Setup:
     clock: str | None = None
     paced: bool = True
     solo: int | None = None
+    metrics: str = AUTO
+    metrics_target: Target | None = None
+    metrics_door: Door | None = None
 
     def for_model(self, model: str) -> Workload:
         return replace(self.workload, model=model)
@@ -103,6 +107,7 @@ def setup_from_args(
     load, steady = _load(args, trace)
     gates = parse_gates(args.checks)
     known = known_cases() if gates else ()
+    elsewhere = None if args.metrics in (AUTO, NONE) else Target(parse_url(args.metrics))
     return Setup(
         target=target,
         api=args.api,
@@ -125,6 +130,9 @@ def setup_from_args(
         secrets=() if key is None else (Secret(f"env:{key[0]}", key[1].encode()),),
         clock=_clock(args),
         solo=args.solo,
+        metrics=args.metrics,
+        metrics_target=elsewhere,
+        metrics_door=door_from_args(args, elsewhere.url, environment) if elsewhere else None,
     )
 
 

@@ -24,7 +24,7 @@ from loadgen.versions import version
 
 SPARE = 1.2  # times the requests that the rarest percentile asks for
 UNSAID = {"concurrency": None, "stages": None, "trace": None, "requests": None, "solo": None,
-          "max_requests": None, "leave": (), "read": ()}  # fmt: skip
+          "max_requests": None, "leave": (), "read": (), "metrics": "none"}  # fmt: skip
 
 
 def main(args: argparse.Namespace) -> int:
