@@ -88,6 +88,10 @@ class Player:
         self.offered = Offered()
 
     @property
+    def sent(self) -> int:
+        return self._sent
+
+    @property
     def in_flight(self) -> int:
         """Requests that were sent and have not ended."""
         return self._in_flight
@@ -132,7 +136,8 @@ class Player:
                 self._take(Played(index, start + load.offsets[index], unsent=Fate.CANCELLED))
 
     def _begin(self, nursery: trio.Nursery, index: int, intended: float, script: Exchange) -> None:
-        if self._sent >= self._limits.requests or self._in_flight >= self._limits.in_flight:
+        over = self._sent >= self._limits.requests or index >= self._limits.index
+        if over or self._in_flight >= self._limits.in_flight:
             self._take(Played(index, intended, unsent=Fate.DROPPED))
             return
         self._sent += 1
@@ -147,17 +152,18 @@ class Player:
 
     async def _closed(self, load: Closed) -> None:
         await self._until(self.offered.start)
-        begun = 0
+        begun, most = 0, min(load.most, self._limits.requests, self._limits.index)
         seconds = math.inf if load.seconds is None else load.seconds
 
         async def client() -> None:
             nonlocal begun
-            while begun < min(load.most, self._limits.requests):
+            while begun < most:
                 now = self._recorder.now()
                 if now >= self.offered.start + seconds:
                     return
                 index, begun = begun, begun + 1
                 self._last = now
+                self._sent += 1
                 self._in_flight += 1
                 await self._one(index, now, self._script(index))
 
@@ -176,7 +182,8 @@ class Player:
         else:
             self.offered.end = self.offered.start + load.seconds
         fate = Fate.CANCELLED if interrupted else Fate.DROPPED
-        ended = begun >= min(load.most, self._limits.requests) or interrupted
+        limits = self._limits
+        ended = begun >= min(load.most, limits.requests, limits.index) or interrupted
         for index in range(begun, load.requests or 0) if ended else ():
             self._take(Played(index, self.offered.end, unsent=fate))
 

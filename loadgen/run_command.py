@@ -14,7 +14,8 @@ import trio
 
 from conformance.capture import Capture
 from conformance.recorder import Recorder
-from loadgen import archive, export, together
+from loadgen import archive, export, progress, together
+from loadgen.keeping import chosen, folder, keep
 from loadgen.lookers import Job, looks
 from loadgen.looking import Checks, Look, tally
 from loadgen.measure import row_from
@@ -74,6 +75,7 @@ async def execute(setup: Setup, beside: Callable[[Player], Awaitable[None]] | No
 
     `beside`: runs while the load does, and may interrupt it.
     """
+    captures = folder(setup.captures) if setup.captures else None
     recorder = Recorder(setup.door, secrets=setup.secrets)
     endpoint = await preflight(recorder, setup.target, setup.api, setup.fields, CONNECT)
     workload = setup.for_model(endpoint.model)
@@ -89,6 +91,8 @@ async def execute(setup: Setup, beside: Callable[[Player], Awaitable[None]] | No
         scraper = await scraper_of(setup, recorder, made.recorder.now)
         async with trio.open_nursery() as nursery:
             await nursery.start(_listen, player)
+            if progress.wanted():
+                nursery.start_soon(progress.show, player, setup.load)
             if scraper is not None:
                 nursery.start_soon(scraper.watch)
             if beside is not None:
@@ -101,6 +105,8 @@ async def execute(setup: Setup, beside: Callable[[Player], Awaitable[None]] | No
         recovery = await _unless_interrupted(check.recovered)
     rows, found = tally(kept.looks(setup.checks))
     found.unjudged = kept.unjudged
+    if captures is not None:
+        keep(captures, setup.api, kept.waiting, chosen(rows, found.broken))
     solo = None
     if setup.solo is not None and offered.complete:
         again = partial(setup.script, endpoint)
@@ -152,17 +158,17 @@ class _Kept:
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
-        self._waiting: list[Played] = []
+        self.waiting: list[Played] = []
         self._done: list[Look] = []
         self._held = 0
         self.unjudged = 0
 
     def take(self, played: Played) -> None:
         self._held += 0 if played.capture is None else _size(played.capture)
-        self._waiting.append(played)
+        self.waiting.append(played)
         if self._held > HELD_AT_MOST:
-            self._done += map(self._measured, self._waiting)
-            self._waiting, self._held = [], 0
+            self._done += map(self._measured, self.waiting)
+            self.waiting, self._held = [], 0
 
     def _measured(self, played: Played) -> Look:
         """Without the checks: there is a load to be kept up, or somebody waits."""
@@ -174,11 +180,11 @@ class _Kept:
         """Every request; an interruption ends the judging, not the measuring."""
         job = Job(self._workload, checks)
         try:
-            for found in looks(job, self._waiting, os.cpu_count() or 1):
+            for found in looks(job, self.waiting, os.cpu_count() or 1):
                 self._done.append(found)
         except KeyboardInterrupt:
             looked = {found.row.index for found in self._done}
-            rest = [played for played in self._waiting if played.index not in looked]
+            rest = [played for played in self.waiting if played.index not in looked]
             self._done += map(self._measured, rest)
         return self._done
 

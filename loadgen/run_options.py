@@ -65,6 +65,10 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--max-requests", metavar="N", type=positive, help="send no more; the rest is dropped"
     )
+    group.add_argument(
+        "--max-tokens-total", metavar="N", type=positive,
+        help="send no request by which those of all prompts and max_tokens could exceed N",
+    )  # fmt: skip
     add_arrivals(group)
     group.add_argument(
         "--solo", metavar="N", type=positive,
@@ -138,6 +142,10 @@ def _add_reports(parser: argparse.ArgumentParser) -> None:
             help=f"{what}; repeatable; - is stdout",
         )  # fmt: skip
     add_definitions(group)
+    group.add_argument(
+        "--captures", metavar="DIR",
+        help="keep a sample of the exchanges there, the lost ones first, for `conformance judge`",
+    )  # fmt: skip
     group.add_argument(
         "--metrics", metavar="URL|none", default="auto",
         help="the server's own metrics page (default: the one beside the API, if there is one)",

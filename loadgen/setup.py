@@ -71,6 +71,7 @@ class Setup:
     clock: str | None = None
     paced: bool = True
     solo: int | None = None
+    captures: str | None = None
     metrics: str = AUTO
     metrics_target: Target | None = None
     metrics_door: Door | None = None
@@ -105,6 +106,7 @@ def setup_from_args(
     key = api_key(args, target, environment)
     trace = traces.load(Path(args.trace)) if args.trace else ()
     load, steady = _load(args, trace)
+    workload = _workload(args, trace)
     gates = parse_gates(args.checks)
     known = known_cases() if gates else ()
     elsewhere = None if args.metrics in (AUTO, NONE) else Target(parse_url(args.metrics))
@@ -115,7 +117,7 @@ def setup_from_args(
         load=load,
         steady=steady,
         warmup=args.warmup,
-        workload=_workload(args, trace),
+        workload=workload,
         described=_described(args, load),
         checks=checks_of(known, gates, args.api),
         gates=gates,
@@ -124,16 +126,34 @@ def setup_from_args(
         limits=Limits(
             in_flight=max(1, descriptors - DESCRIPTORS_OF_OURS),
             requests=args.max_requests or float("inf"),
+            index=_within(args.max_tokens_total, workload, load),
         ),
         clocks=Clocks(CONNECT, args.timeout, args.timeout, total=5 * args.timeout),
         fields=() if key is None else (("Authorization", f"Bearer {key[1]}"),),
         secrets=() if key is None else (Secret(f"env:{key[0]}", key[1].encode()),),
         clock=_clock(args),
         solo=args.solo,
+        captures=args.captures,
         metrics=args.metrics,
         metrics_target=elsewhere,
         metrics_door=door_from_args(args, elsewhere.url, environment) if elsewhere else None,
     )
+
+
+def _within(most: int | None, workload: Workload, load: Open | Closed) -> float:
+    """How many of the first requests may cost so many tokens: those of the prompt as asked for
+    (those of a file are not known) and max_tokens."""
+    if most is None:
+        return float("inf")
+    count = len(load.offsets) if isinstance(load, Open) else load.most
+    index = 0
+    while index < count:
+        ask = workload.ask(index)
+        most -= (ask.input_tokens or 0) + (ask.output_tokens or 0)
+        if most < 0:
+            break
+        index += 1
+    return index
 
 
 def _clock(args: argparse.Namespace) -> str | None:
@@ -232,6 +252,7 @@ def _described(args: argparse.Namespace, load: Open | Closed) -> dict[str, Json]
         "read": list(args.read) or None,
         "temperature": 0 if args.solo else None,
         "max_requests": args.max_requests,
+        "max_tokens_total": args.max_tokens_total,
         "timeout": args.timeout,
         "connections": "kept alive, new ones where none idles",
         "seed": args.seed,

@@ -23,8 +23,11 @@ from loadgen.sweep import Make, sweep
 from loadgen.versions import version
 
 SPARE = 1.2  # times the requests that the rarest percentile asks for
-UNSAID = {"concurrency": None, "stages": None, "trace": None, "requests": None, "solo": None,
-          "max_requests": None, "leave": (), "read": (), "metrics": "none"}  # fmt: skip
+UNSAID = {
+    **dict.fromkeys(("concurrency", "stages", "trace", "requests", "solo", "max_requests")),
+    **dict.fromkeys(("max_tokens_total", "captures")),
+    "leave": (), "read": (), "metrics": "none",
+}
 
 
 def main(args: argparse.Namespace) -> int:

@@ -46,6 +46,8 @@ OURS: Mapping[str, tuple[str, ...]] = {
         "conformance.masking",
         "conformance.strictjson",
         "conformance.report.escape",
+        # Exchanges of a load are kept in the one format that `conformance judge` reads.
+        "conformance.storage",
         # A server's own gauges are called and scraped as in `conformance`.
         "conformance.metrics",
         "conformance.metering",
@@ -72,6 +74,7 @@ FENCES: Mapping[str, tuple[str, ...]] = {
         "conformance.cli",
         "loadgen.play",
         "loadgen.recovery",
+        "loadgen.progress",
         "loadgen.scraping",
         "loadgen.sweep",
         "loadgen.sweep_command",

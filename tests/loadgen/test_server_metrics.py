@@ -146,3 +146,12 @@ def test_another_page_can_be_named() -> None:
     assert served is not None
     assert (served.server, served.tokens) == ("vllm", None)
     assert {each.values["running"] for each in served.samples} == {3.0}
+
+
+def test_what_was_served_before_the_load_is_not_counted() -> None:
+    """The recovery check sends its small requests before the first look."""
+    ran = against_reference(*LOAD, "--leave", "10%:between").result
+    assert ran.served is not None
+    assert ran.served.first_token is not None
+    assert ran.served.first_token.count == len(ran.rows) == 20
+    assert reconcile(ran.served, ran.rows).agrees is True
