@@ -30,8 +30,8 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Ours. `in_flight`: requests at once; `requests`: in all; `index`: of the first that is not sent
-    any more. What exceeds them is dropped."""
+    """Ours. `in_flight`: requests at once; `requests`: in all; `X
+    sent. What exceeds them is dropped."""
 
     in_flight: float = math.inf
     requests: float = math.inf
