@@ -30,7 +30,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Ours. `in_flight`: requests at once; `requests`: in all; `X
+    """Ours. `in_flight`: requests at once; `requests`: in all; `index`: of the first that is never
     sent. What exceeds them is dropped."""
 
     in_flight: float = math.inf
