@@ -28,20 +28,29 @@ CHOICES = 2  # of the answer under several stop strings
 
 
 def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[Ask, ...]:
-    """Each role with a stop string yet to be chosen; the last one may be a control instead."""
+    """Each role with a stop string yet to be chosen; the last of the long text's is a control, or
+    may be one instead."""
     if given["answer"] == "characters":
         control = exact(endpoint)[0] if is_exact(endpoint) else _loose(endpoint, stream=True)
-        probe = Ask("probe", control.body, attempt=True)
         cuts = (_cut(control, "near"), _cut(control, "cut"))
-        return control, *cuts, *([probe] if is_exact(endpoint) else [])
+        if not is_exact(endpoint):
+            return control, *cuts
+        # Without a schema after all: a control of its own, in place of those that are shared or
+        # of the long text's second one.
+        return *cuts, *[Ask("probe", control.body, attempt=True)] * 2
     control = ask.counting(endpoint, "control")
     plain = ask.request_for({"answer": "long"}, endpoint, {}, stream=False)
     several = _cut(control, "several", endpoint)
     return (
         _cut(control, "cut"), _cut(Ask("control", plain, stream=False), "cut-plain"), several,
-        _cut(control, "near"), _cut(control, "first"),
+        _cut(control, "near"), _cut(control, "first"), *([control] if has_room(endpoint) else []),
         *([replace(several, role="probe", attempt=True)] if endpoint.has("n") else []),
     )  # fmt: skip
+
+
+def has_room(endpoint: Endpoint) -> bool:
+    """Is there one answer more for the long text? Characters without a schema cost one more."""
+    return is_exact(endpoint) or endpoint.api != CHAT
 
 
 def known(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[Ask, ...]:
@@ -95,10 +104,11 @@ async def drive(driver: Driver, asks: tuple[Ask, ...]) -> Dossier:
         if stop:
             sent[role] = stop
             await _under(driver, by_role[role], stop)
-    if _is_control(driver, first) and stops.get("first"):
+    near = _is_control(driver, first)
+    if stops.get("first") and (near or has_room(driver.endpoint)):
         sent["first"] = stops["first"]
         await _under(driver, by_role["first"], stops["first"])
-    else:
+    if not near:
         await driver.send(control)
     return driver.dossier(stops=sent)
 

@@ -24,7 +24,7 @@ from conformance.scenarios.meter import INTERVAL
 from conformance.target import Endpoint
 
 MOST = 1024  # tokens of a long answer at most
-LONG_ENOUGH = {True: 2.75, False: 4.2}  # seconds of the long answer, with metrics and without
+LONG_ENOUGH = {True: 3.25, False: 4.2}  # seconds of the long answer, with metrics and without
 SETTLE = 1.5 * INTERVAL  # for two samples
 
 FAR = {

@@ -173,10 +173,14 @@ def test_what_discovery_takes_away_never_makes_a_plan_dearer(api: str, lacking: 
         omit=frozenset({"seed", "temperature"}),
         unsupported={lacking: "no"},
     )
-    for job in make_plan(KNOWN, [_answered(poor)], Limits(), Cost()).jobs:
-        assert job.cost.requests <= full[job.name].requests
-        assert job.cost.generations <= full[job.name].generations
-        assert job.cost.tokens <= full[job.name].tokens
+    jobs = make_plan(KNOWN, [_answered(poor)], Limits(), Cost()).jobs
+    for scenario in SCENARIOS:
+        # What one variant of stop-cut has to do more for want of a schema, the other does less.
+        mine = sum((job.cost for job in jobs if job.scenario == scenario), Cost())
+        whole_cost = sum((full[job.name] for job in jobs if job.scenario == scenario), Cost())
+        assert mine.requests <= whole_cost.requests
+        assert mine.generations <= whole_cost.generations
+        assert mine.tokens <= whole_cost.tokens
 
 
 def _answered(endpoint: Endpoint) -> Endpoint:

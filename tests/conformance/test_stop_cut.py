@@ -66,7 +66,21 @@ def test_where_a_near_miss_does_not_leave_the_text_whole_a_control_is_sent_again
             assert dossier.shared("control") == 1
             assert (last.sent_at or 0.0) >= (dossier.roles["near"][0].end.at or 0.0)
             assert read(first, api=dossier.api).text == read(last, api=dossier.api).text
-            assert "first" not in dossier.roles
+            assert "first" in dossier.roles  # there is room for it, where the schema holds
+
+
+def test_without_a_schema_the_second_control_takes_the_place_of_the_first_text() -> None:
+    faults = [FAULTS["stop.near-miss:limit"], refusing("response_format")]
+    words = ("--api", "chat", "--select", "stop.*", "--select", "utf8.characters")
+    recorded = run(faults, *words)
+    (long,) = (
+        each for each in recorded.dossiers
+        if (each.scenario, each.parameters.get("answer")) == ("stop-cut", "long")
+    )  # fmt: skip
+    assert len(long.roles["control"]) == 2
+    assert "first" not in long.roles
+    bound = recorded.plan.cost
+    assert recorded.sent.requests <= bound.requests
 
 
 def test_the_controls_of_the_characters_are_the_pair_s_where_a_schema_holds() -> None:
