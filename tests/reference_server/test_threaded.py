@@ -46,7 +46,7 @@ def test_many_streams_get_the_texts_that_the_loop_would_give_them() -> None:
             async with trio.open_nursery() as nursery:
                 for number in range(12):
                     nursery.start_soon(one, number)
-            assert not running.server.bridge.busy
+            await until(lambda: not running.server.bridge.busy)
 
     for threaded in (False, True):
         run_in_real_time(lambda threaded=threaded: main(threaded))  # type: ignore[misc]
@@ -231,9 +231,9 @@ def test_verbs_given_while_a_step_runs_are_applied_by_the_next() -> None:
             leave.set()
             while await other.receive():
                 pass
+            await until(lambda: not bridge.busy)  # the gauges are those of a step's end
             assert engine.gauges.tokens == 2 + 1
             assert engine.gauges.aborted == engine.gauges.finished == 1
-            await until(lambda: not bridge.busy)
 
     run_in_real_time(main)
 
