@@ -33,6 +33,8 @@ def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[Ask, ...]:
     if given["answer"] == "characters":
         control = exact(endpoint)[0] if is_exact(endpoint) else _loose(endpoint, stream=True)
         cuts = (_cut(control, "near"), _cut(control, "cut"))
+        if endpoint.api != CHAT:
+            return control, cuts[1], _loose(endpoint, stream=False)
         if not is_exact(endpoint):
             return control, *cuts
         # Without a schema after all: a control of its own, in place of those that are shared or
@@ -123,13 +125,15 @@ async def _characters(driver: Driver) -> Dossier:
     if not stops:
         return driver.dossier()
     sent: dict[str, Json] = {}
-    if stops.get("near"):
+    lines = driver.endpoint.api != CHAT  # they go on for ever: nothing is held back at their end
+    if stops.get("near") and not lines:
         sent["near"] = stops["near"]
         await _under(driver, _cut(control, "near"), stops["near"])
-    if stops.get("cut") and (controls or _is_control(driver, first)):
+    whole = bool(controls) or _is_control(driver, first)
+    if stops.get("cut") and (whole or lines):
         sent["cut"] = stops["cut"]
         await _under(driver, _cut(control, "cut"), stops["cut"])
-    elif not controls:
+    if not whole:
         await driver.send(_loose(driver.endpoint, stream=False))
     return driver.dossier(stops=sent)
 
