@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from conformance.errors import UsageError
-from loadgen import archive, compare_console, export, together
+from loadgen import archive, compare_console, export, page, together
 from loadgen.blocks import units_of
 from loadgen.compare import differences
 from loadgen.compare_console import Comparison
@@ -20,10 +20,12 @@ from loadgen.versions import version
 def report(args: argparse.Namespace) -> int:
     """Returns 0, whatever the run's own exit code was; raises UsageError."""
     results = load(Path(args.run))
-    with Outputs({"json": args.json, "jsonl": args.jsonl, "csv": args.csv}) as outputs:
+    wanted = {"json": args.json, "jsonl": args.jsonl, "csv": args.csv, "html": args.html}
+    with Outputs(wanted) as outputs:
         outputs.write("json", archive.dumps(results, version(), definitions=args.definitions))
         outputs.write("jsonl", export.json_lines(*results))
         outputs.write("csv", export.csv_lines(*results))
+        outputs.write("html", page.parts(results, page.numbered(results)))
         outputs.tell(together.render(results, definitions=args.definitions))
     return 0
 
@@ -37,8 +39,9 @@ def compare(args: argparse.Namespace) -> int:
     threshold = args.threshold / 100
     found = () if units is None else differences(units, args.seed, threshold)
     made = Comparison((args.a, args.b), first, second, units, found, threshold, args.seed)
-    with Outputs({"json": args.json}) as outputs:
+    with Outputs({"json": args.json, "html": args.html}) as outputs:
         text = json.dumps(compare_console.document(made, version()), indent=1, allow_nan=False)
         outputs.write("json", iter([text + "\n"]))
+        outputs.write("html", page.parts((first[0], second[0]), ("A", "B"), made))
         outputs.tell(compare_console.render(made))
     return made.exit

@@ -10,7 +10,7 @@ from conformance.options import percent
 def configure_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN.json", help="what `loadgen run --json` wrote")
     add_definitions(parser)
-    _add_files(parser, ("json", "jsonl", "csv"))
+    _add_files(parser, ("json", "jsonl", "csv", "html"))
 
 
 def add_definitions(parser: argparse._ActionsContainer) -> None:
@@ -28,7 +28,7 @@ def configure_compare(parser: argparse.ArgumentParser) -> None:
         help="differences up to that part of A do not matter (default %(default)g)",
     )  # fmt: skip
     parser.add_argument("--seed", metavar="N", type=int, default=7, help="default %(default)d")
-    _add_files(parser, ("json",))
+    _add_files(parser, ("json", "html"))
 
 
 def _add_files(parser: argparse.ArgumentParser, forms: tuple[str, ...]) -> None:

@@ -73,12 +73,12 @@ def _units(units: Units) -> str:
 
 def _table(found: Sequence[Difference]) -> str:
     head = ["", "A", "B", "difference", "noise", "p", ""]
-    rows = [_row(each) for each in found]
+    rows = [shown_row(each) for each in found]
     align = ("left", *("right",) * 5, "left")
     return tabulate(rows, headers=head, colalign=align, disable_numparse=True)
 
 
-def _row(each: Difference) -> list[str]:
+def shown_row(each: Difference) -> list[str]:
     points = each.measure.is_share
     values = [_value(value, each.measure.unit) for value in (each.first, each.second)]
     return [

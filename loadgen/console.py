@@ -31,10 +31,10 @@ def render(result: Result) -> str:
         _latencies(result),
         "",
         *_clients(result),
-        *_rates(result),
+        *rates(result),
         *_failures(result),
         *_checks(result),
-        *(_objective(each) for each in result.judged),
+        *(objective(each) for each in result.judged),
         *_verdict(result),
     ]
     return "\n".join(lines) + "\n"
@@ -70,14 +70,14 @@ def _latency(name: str, result: Result) -> list[str]:
     found, adjusted = result.summary.metrics[name], result.summary.adjusted.get(name)
     worst = "" if adjusted is None else _at(adjusted, 0.99)
     quantiles = [_at(found, q) for q in (0.5, 0.9, 0.99)]
-    return [name, str(found.n), _ms(found.mean), *quantiles, _ms(found.most), worst]
+    return [name, str(found.n), ms(found.mean), *quantiles, ms(found.most), worst]
 
 
 def _at(found: Distribution, q: float) -> str:
-    return next((_ms(each.value) for each in found.quantiles if each.q == q), "")
+    return next((ms(each.value) for each in found.quantiles if each.q == q), "")
 
 
-def _ms(seconds: float | None) -> str:
+def ms(seconds: float | None) -> str:
     """A dash where nobody knows."""
     if seconds is None:
         return "–"
@@ -100,7 +100,7 @@ def _clients(result: Result) -> Iterator[str]:
         yield str(result.recovery)
 
 
-def _rates(result: Result) -> Iterator[str]:
+def rates(result: Result) -> Iterator[str]:
     summary = result.summary
     known = {name: rate for name, rate in summary.rates.items() if rate is not None}
     told = ", ".join(f"{name} {rate:.4g}" for name, rate in known.items())
@@ -142,9 +142,9 @@ def _checks(result: Result) -> Iterator[str]:
         yield f"  and {len(found) - CHECKS_SHOWN} more checks (--json)"
 
 
-def _objective(each: Judged) -> str:
+def objective(each: Judged) -> str:
     share = each.slo.stat == "share" and each.value is not None
-    value = f"{each.value:.2%}" if share else f"{_ms(each.value)} ms"
+    value = f"{each.value:.2%}" if share else f"{ms(each.value)} ms"
     return f"slo {each.met.value}: {terminal(each.slo.text)} ({value}, n {each.n})"
 
 

@@ -14,7 +14,7 @@ import trio
 
 from conformance.capture import Capture
 from conformance.recorder import Recorder
-from loadgen import archive, export, progress, together
+from loadgen import archive, export, page, progress, together
 from loadgen.keeping import chosen, folder, keep
 from loadgen.lookers import Job, looks
 from loadgen.looking import Checks, Look, tally
@@ -45,12 +45,13 @@ def main(args: argparse.Namespace) -> int:
         setup_from_args(argparse.Namespace(**{**vars(args), "seed": seed}), os.environ, descriptors)
         for seed in range(args.seed, args.seed + args.repeat)
     ]
-    wanted = {"json": args.json, "jsonl": args.jsonl, "csv": args.csv}
+    wanted = {"json": args.json, "jsonl": args.jsonl, "csv": args.csv, "html": args.html}
     with Outputs(wanted) as outputs:
         results = list(_played(setups))
         outputs.write("json", archive.dumps(results, version(), definitions=args.definitions))
         outputs.write("jsonl", export.json_lines(*results))
         outputs.write("csv", export.csv_lines(*results))
+        outputs.write("html", page.parts(results, page.numbered(results)))
         outputs.tell(together.render(results, definitions=args.definitions))
     return exit_of(results)
 

@@ -136,7 +136,12 @@ def add_gates(parser: argparse.ArgumentParser) -> None:
 
 def _add_reports(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("reports")
-    for form, what in (("json", "the run"), ("jsonl", "a line a request"), ("csv", "the same")):
+    for form, what in (
+        ("json", "the run"),
+        ("jsonl", "a line a request"),
+        ("csv", "the same"),
+        ("html", "a page with plots"),
+    ):
         group.add_argument(
             f"--{form}", metavar="FILE", action="append", default=[],
             help=f"{what}; repeatable; - is stdout",

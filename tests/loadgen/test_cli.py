@@ -84,7 +84,7 @@ def test_help_names_no_option_that_does_not_exist(capsys: pytest.CaptureFixture[
         cli.main(["run", "--help"])
     text = capsys.readouterr().out
     assert "--arrivals" in text
-    for later in ("--ray", "--workers", "--html"):
+    for later in ("--ray", "--workers", "--against"):
         assert later not in text
 
 
