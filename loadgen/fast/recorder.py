@@ -22,6 +22,7 @@ from conformance.capture import Capture, End, How, Segment
 from conformance.connect import Dialler, Door, NotConnected, connect
 from conformance.connect.wire import Plain
 from conformance.masking import Secret, mask
+from conformance.recorder import Connection, Recorder
 from conformance.script import Exchange
 
 from . import stamps
@@ -60,11 +61,13 @@ class FastRecorder:
         self._clock = clock
         self._origin = clock()
         self.wall = time.time() if wall is None else wall
-        self.secrets = tuple(secrets)
+        self.secrets = secrets = tuple(secrets)
         if door.login is not None:
             self.secrets = (*self.secrets, Secret("proxy:password", door.login[1].encode()))
         self.stamps = stamps.Stamps(self._origin) if kernel else None
         self.engine = Engine(self.now, self.stamps)
+        self.plain = Recorder(door, clock=clock, wall=self.wall, secrets=secrets)
+        self.plain._origin = self._origin
         self.dialler: Dialler | None = None
         self._numbers = itertools.count()
 
@@ -129,7 +132,7 @@ class FastConnection:
         On a connection that is over the capture says NOT_CONNECTED with detail "used up".
         """
         if script.slow is not None or script.linger:
-            raise ValueError("reading slowly and lingering are the plain recorder's")
+            return await self._aside(script)
         stream = Stream(script, self._recorder.now())
         end = await self._connect(stream)
         if end is None and self._plain is not None:
@@ -142,6 +145,15 @@ class FastConnection:
         if self._over:
             self.close()
         return mask(capture, self._recorder.secrets)
+
+    async def _aside(self, script: Exchange) -> Capture:
+        """Reading slowly and lingering are the plain recorder's, on a socket of their own."""
+        self.close()
+        connection = Connection(self._recorder.plain, self._recorder.door, self.number)
+        try:
+            return await connection.exchange(script)
+        finally:
+            connection.close()
 
     def _about(self) -> Capture:
         return Capture(

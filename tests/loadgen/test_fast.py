@@ -21,7 +21,7 @@ from conformance.capture import Capture, End, How
 from conformance.connect import Door
 from conformance.masking import Secret
 from conformance.recorder import Recorder
-from conformance.script import Bounds, Clocks, Exchange, Leave
+from conformance.script import Bounds, Clocks, Exchange, Leave, Slow
 from loadgen.fast import FastRecorder
 from tests.conformance.attacks import CHUNKED, TOKEN, framed_chunk
 from tests.conformance.hostile_server import EVENTS, JSON, chunk, framed, head, stream_answer
@@ -144,6 +144,7 @@ CASES: dict[str, tuple[Sequence[Sequence[Step]], dict[str, Any], Sequence[str]]]
         {"events": True, "leave": Leave("rst", events=1)},
         ["leave"],
     ),
+    "a slow reader": ([WHOLE], {**EVENTFUL, "slow": Slow(pause=7.0, events=2)}, ["framed"]),
     "leave after a time": (
         [(*TOKENS, HOLD)],
         {"events": True, "leave": Leave("rst", seconds=1.2)},
