@@ -110,7 +110,7 @@ def swim_lanes(result: Result, title: str) -> str:
     step = max(1, -(-len(rows) // LANES))
     chosen = sorted(rows, key=lambda row: row.intended)[::step]
     right = max([(row.ended or start) - start for row in chosen], default=1.0)
-    note = f"Every {step}th of {len(rows)} requests. " if step > 1 else ""
+    note = f"{len(chosen)} of {len(rows)} requests. " if step > 1 else ""
     note += "Grey: late or connecting; amber: until the first token; then each chunk a tick."
     return lanes(title, "s", [_lane(row, start) for row in chosen], right, note)
 
