@@ -26,7 +26,9 @@ SPARE = 1.2  # times the requests that the rarest percentile asks for
 UNSAID = {
     **dict.fromkeys(("concurrency", "stages", "trace", "requests", "solo", "max_requests")),
     **dict.fromkeys(("max_tokens_total", "captures")),
-    "leave": (), "read": (), "metrics": "none",
+    "leave": (),
+    "read": (),
+    "metrics": "none",
 }
 
 
