@@ -17,6 +17,7 @@ import trio
 from reference_server.clock import Clock
 from reference_server.faults.fault import Fault
 from reference_server.faults.table import FAULTS, HEADER, find, listing, seams_for
+from reference_server.wire.server import Settings
 from tests.reference_server.client import (
     CHAT,
     COMPLETIONS,
@@ -72,6 +73,7 @@ STOPPED: tuple[dict[str, object], ...] = (
     chat(COUNTED, stream=True, stop=["59, 60#"], max_tokens=300),
     chat(COUNTED, stream=True, stop="1", max_tokens=40, **USAGE),
     chat("Repeat exactly: words 漢字 🫠🥹 words", stream=True, stop=["字 🫠🥹"]),
+    chat(COUNTED, stream=True, stop="2, 2", max_tokens=70, n=2),
     chat(SPOKEN, stream=True),
 )
 # Wrong, each in its way. The first is cut off before its end.
@@ -131,8 +133,8 @@ def test_no_fault_is_a_crash(name: str) -> None:
     assert len(answers(FAULTS[name], bodies=KINDS)) == len(KINDS)
 
 
-# What shows only where a client leaves, does not read, or comes again.
-UNSEEN = ("http.keep", "abort.", "slow.")
+# What shows only where a client leaves, does not read, comes again, or has another key.
+UNSEEN = ("http.keep", "abort.", "slow.", "err.wrong-key")
 # What only company brings out, or the next request.
 LONELY = (
     "err.recovers",
@@ -152,6 +154,28 @@ LONELY = (
 )
 def test_a_fault_changes_the_bytes_of_some_answer(name: str) -> None:
     assert answers(FAULTS[name], bodies=ALL, unlike=CLEAN) != CLEAN
+
+
+@pytest.mark.parametrize("name", [name for name in FAULTS if name.startswith("err.wrong-key")])
+def test_a_fault_of_the_key_changes_what_a_wrong_one_gets(name: str) -> None:
+    clean, faulty = refused(), refused(FAULTS[name])
+    assert clean.startswith(b"HTTP/1.1 401 ")
+    assert not faulty.startswith(b"HTTP/1.1 401 ")
+
+
+def refused(*faults: Fault) -> bytes:
+    """What a server with a key answers to a request with another one."""
+    out: list[bytes] = []
+
+    async def main() -> None:
+        settings = Settings(api_key="right")
+        async with serving(settings, seams=seams_for(faults)) as running:
+            client = running.connect()
+            await client.send(CHAT, KINDS[0], authorization="Bearer wrong")
+            out.append(bytes(await client.stream.receive_some(65536)))
+
+    run(main)
+    return out[0]
 
 
 @pytest.mark.parametrize("name", LONELY)
