@@ -57,9 +57,11 @@ def check(url: str, report: Path) -> int:
     return subprocess.run([BIN / "conformance", "run", url, "--json", report]).returncode
 
 
-def load(url: str) -> int:
+def load(url: str, model: str) -> int:
     """Four seconds of load with its table on our stdout; its exit code."""
     words = ["--rate", "5", "--duration", "4", "--arrivals", "poisson"]
+    if model != SCRIPTED:  # a small model ends some answers before their first token
+        words += ["--max-failures", "75%"]
     return subprocess.run([BIN / "loadgen", "run", url, *words]).returncode
 
 
@@ -75,7 +77,7 @@ def demo(folder: Path, model: str) -> int:
         code = check(url, folder / "clean.json")
         if code == 0:
             print("\nFive requests a second for four seconds:\n", flush=True)
-            code = load(url)
+            code = load(url, model)
             code = 0 if code == NOT_VALID else code
     if code != 0:
         print(f"\ndemo: the clean server was not clean (exit {code})", file=sys.stderr)
