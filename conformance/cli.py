@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 
-from conformance.errors import StreamproofError
+from conformance.entry import Version, execute
 from conformance.options import OneLineParser, add_gating, add_reports, add_selection, day
 
 DESCRIPTION = "Is this stream right? Checks an OpenAI-compatible endpoint, or what was recorded."
@@ -27,17 +26,7 @@ EXAMPLES = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command. Returns the exit code: 0, 1 or 2, and nothing else."""
-    args = build_parser().parse_args(argv)
-    try:
-        code: int = args.command(args)
-    except StreamproofError as error:
-        code = _refused(error, args)
-    except KeyboardInterrupt:
-        code = _complain("interrupted")
-    except Exception as error:  # our own mistake: still one line, unless --debug asks for more
-        code = _refused(error, args, f"internal error: {type(error).__name__}: ")
-    _flush()
-    return code
+    return execute("conformance", build_parser().parse_args(argv))
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -45,7 +34,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = OneLineParser(
         prog="conformance", description=DESCRIPTION, epilog=f"example: {EXAMPLES['conformance']}"
     )
-    parser.add_argument("--version", action=_Version, help="print the version and stop")
+    parser.add_argument("--version", action=Version, help="print the version and stop")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_run(commands)
     _add_judge(commands)
@@ -240,40 +229,6 @@ def _baseline(args: argparse.Namespace) -> int:
     from conformance import baseline_command
 
     return baseline_command.main(args)
-
-
-class _Version(argparse.Action):
-    """Looks the version up only when asked."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, **rest: str | None) -> None:
-        super().__init__(option_strings, dest, nargs=0, help=rest.get("help"))
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from conformance.report.model import TOOL, tool_version
-
-        print(f"{TOOL} {tool_version()}")
-        parser.exit(0)
-
-
-def _refused(error: Exception, args: argparse.Namespace, head: str = "") -> int:
-    if getattr(args, "debug", False):
-        raise error
-    return _complain(head + str(error))
-
-
-def _complain(words: str) -> int:
-    from conformance.report.escape import terminal
-
-    print(f"conformance: {terminal(words)}", file=sys.stderr)
-    return 2
-
-
-def _flush() -> None:
-    """Leave nothing for the interpreter's own flush, which would print a traceback."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

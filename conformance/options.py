@@ -22,6 +22,19 @@ def comma_list(text: str) -> tuple[str, ...]:
     return parts
 
 
+def count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 15):
+        raise argparse.ArgumentTypeError(f"expected a whole number; got {text!r}")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    value = count(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("expected at least 1")
+    return value
+
+
 def percent(text: str) -> float:
     try:
         value = float(text.removesuffix("%"))

@@ -5,7 +5,14 @@ from __future__ import annotations
 import argparse
 import math
 
-from conformance.options import add_gating, add_reports, add_selection, comma_list
+from conformance.options import (
+    add_gating,
+    add_reports,
+    add_selection,
+    comma_list,
+    count,
+    positive,
+)
 
 MANNERS = ("polite", "heavy", "hostile")
 DEFAULT_KEY = "OPENAI_API_KEY"
@@ -84,35 +91,22 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--quick", action="store_true", help="one stream and one plain answer, wire and shape only"
     )
-    group.add_argument("--trials", metavar="N", type=_positive, help="runs of each scenario")
+    group.add_argument("--trials", metavar="N", type=positive, help="runs of each scenario")
     group.add_argument(
-        "--concurrency", metavar="N", type=_positive,
+        "--concurrency", metavar="N", type=positive,
         help="scenarios at once (default 4; 2 off loopback)",
     )  # fmt: skip
     group.add_argument(
         "--manners", choices=MANNERS, help="default: hostile on loopback, polite elsewhere"
     )
-    group.add_argument("--max-requests", metavar="N", type=_positive)
+    group.add_argument("--max-requests", metavar="N", type=positive)
     group.add_argument(
-        "--max-tokens-total", metavar="N", type=_positive,
+        "--max-tokens-total", metavar="N", type=positive,
         help="prompt and completion together (default off loopback: 200000)",
     )  # fmt: skip
     group.add_argument(
-        "--seed", metavar="N", type=_count, default=7, help="sent as seed (default %(default)d)"
+        "--seed", metavar="N", type=count, default=7, help="sent as seed (default %(default)d)"
     )
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 15):
-        raise argparse.ArgumentTypeError(f"expected a whole number; got {text!r}")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    value = _count(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("expected at least 1")
-    return value
 
 
 def _seconds(text: str) -> float:

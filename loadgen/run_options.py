@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 
+from conformance.options import count, positive
 from conformance.run_options import DEFAULT_KEY, add_connection
 from loadgen.again_options import add_definitions
 from loadgen.clients import LEAVING, READING
@@ -156,19 +157,6 @@ def _add_reports(parser: argparse.ArgumentParser) -> None:
         help="the server's own metrics page (default: the one beside the API, if there is one)",
     )  # fmt: skip
     group.add_argument("--debug", action="store_true", help="tracebacks for errors of ours")
-
-
-def count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 15):
-        raise argparse.ArgumentTypeError(f"expected a whole number; got {text!r}")
-    return int(text)
-
-
-def positive(text: str) -> int:
-    value = count(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("expected at least 1")
-    return value
 
 
 def number(text: str) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from conformance.options import percent
+from conformance.options import percent, positive
 from conformance.run_options import add_connection
 from loadgen import run_options
 
@@ -58,7 +58,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
 
 
 def _odd(text: str) -> int:
-    value = run_options.positive(text)
+    value = positive(text)
     if value % 2 == 0:
         raise argparse.ArgumentTypeError("expected an odd number, so that a majority decides")
     return value

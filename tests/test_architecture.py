@@ -39,6 +39,7 @@ OURS: Mapping[str, tuple[str, ...]] = {
         "conformance.specs",
         "conformance.judge",
         # An endpoint is named and reached with the same words by both commands.
+        "conformance.entry",
         "conformance.options",
         "conformance.run_options",
         "conformance.target",
