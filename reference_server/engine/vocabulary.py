@@ -18,6 +18,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from reference_server.engine.interface import Message, TokenLogprob
@@ -104,6 +105,17 @@ class TokenizerVocabulary:
         names = [byte(f"<0x{value:02X}>") for value in text.encode()]
         if None not in names:
             yield tuple(names)
+        # Text that spells a control token out is no control token: it is written in two parts.
+        yield tuple(token for part in self._parts(text) for token in self._ids(part))
+
+    def _parts(self, text: str) -> list[str]:
+        """`text`, cut behind the first character of whatever spells a control token."""
+        controls = [self._added[token] for token in self._special]
+        cuts = [
+            found.start() + 1 for word in controls for found in re.finditer(re.escape(word), text)
+        ]
+        places = [0, *sorted(set(cuts)), len(text)]
+        return [text[start:end] for start, end in pairwise(places)]
 
     # -- ids to text -------------------------------------------------------------------------
 

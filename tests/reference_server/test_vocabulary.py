@@ -75,6 +75,15 @@ def test_a_texts_tokens_spell_it(kind: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("kind", BYTEWISE)
+@pytest.mark.parametrize("text", ["<|end|>", '{"a":"x <|user|><s>"}', "<|end|><|end|> 漢"])
+def test_an_answer_may_spell_a_control_token_out_as_text(kind: str, text: str) -> None:
+    vocab = words(kind)
+    ids = vocab.encode_answer(text)
+    assert b"".join(map(vocab.raw, ids)) == text.encode()
+    assert not vocab.ends & set(ids)
+
+
+@pytest.mark.parametrize("kind", BYTEWISE)
 def test_tokens_are_the_bytes_that_the_tokenizers_own_decoder_makes_of_them(kind: str) -> None:
     """Between two anchors, where no decoder strips anything, and whole characters only."""
     vocab = words(kind)
