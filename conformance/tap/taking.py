@@ -110,11 +110,6 @@ class Taking:
         """Does the answer's framing say that it is whole?"""
         return self._http.complete
 
-    @property
-    def is_begun(self) -> bool:
-        """Has a byte of the answer passed?"""
-        return bool(self._received) or self._is_cut
-
     def sent(self, data: bytes, at: float, *, last: bool) -> None:
         """A piece of the request went out."""
         self._sent += len(data)
