@@ -11,6 +11,7 @@ from struct import pack
 
 import pytest
 import trio
+import trio.testing
 
 from conformance.connect import Door
 from conformance.errors import UsageError
@@ -76,12 +77,15 @@ class Server:
         self._tokens, self._pause = tokens, pause
         self.sends: list[tuple[float, float]] = []  # before the call, and after it
         self.door = Door("127.0.0.1", self._listener.getsockname()[1])
+        self.unheard = threading.Event()  # nobody listens from here on
 
     def serve(self) -> None:
         with self._listener, self._listener.accept()[0] as ours:
             ours.recv(65536)
             self._send(ours, head(EVENTS, CHUNKED))
-            for _ in range(self._tokens):
+            for number in range(self._tokens):
+                if number == 2:
+                    self.unheard.wait(10)
                 time.sleep(self._pause)
                 self._send(ours, framed_chunk(TOKEN))
             self._send(ours, b"0\r\n\r\n")
@@ -125,6 +129,8 @@ def test_a_stamp_tells_when_the_bytes_came_though_nobody_read_them(server: Serve
 async def deaf(server: Server) -> None:
     while len(server.sends) < 3:  # noqa: ASYNC110, the server is a thread
         await trio.sleep(0.002)
+    await trio.testing.wait_all_tasks_blocked(0.01)  # what was sent so far has been read
+    server.unheard.set()
     time.sleep(0.3)  # noqa: ASYNC251
 
 
