@@ -83,6 +83,10 @@ class Workload:
         mark = f"{rng.getrandbits(4 * MARK_DIGITS):0{MARK_DIGITS}x}"
         return self._asked(index, _generated(rng, mark, wanted), wanted, limit, mark)
 
+    def unit(self, index: int) -> int:
+        """What request `index` belongs to and is played with, in one place: itself."""
+        return index
+
     def _asked(
         self, index: int, prompt: Json, wanted: int | None, limit: int, mark: str | None
     ) -> Ask:
