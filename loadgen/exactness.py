@@ -3,54 +3,101 @@
 The kernel stamps segments and gives a read the stamp of the last one it took. So the time of an
 event is a value where its read began with an empty queue, took all that was there, and brought the
 end of this one event and nothing behind it but the end of its HTTP chunk: that stamp is then the
-event's own. Everywhere else the event came at that time or before: a bound. When a read returned
-(the user clock) is always one.
+event's own. Everywhere else the event came at that time or before: a bound. It came after the last
+stamp at which the queue is known to have been empty, and after the request had left.
+
+When a read returned (the user clock) is always a bound, and nothing is known below it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from conformance.capture import Read
 from conformance.reading import Reading
 
 
-def exact(reading: Reading) -> tuple[bool, ...]:
-    """For every event of the reading, in order: is its time a value?"""
-    capture = reading.capture
-    if capture.clock != "kernel":
-        return (False,) * len(reading.chunks)
-    return tuple(_marked(reading))
+class Moment(NamedTuple):  # one an event: cheaper to make than a frozen dataclass
+    """An event came at `at` or before, and not before `earliest`; None: nobody knows.
 
+    `is_value`: it came at `at`, and the two are equal.
+    """
 
-def _marked(reading: Reading) -> Iterator[bool]:
-    received = reading.capture.received
-    reads = _windows(reading.capture.reads)
-    window = next(reads, None)
-    ended, behind = 0, b""  # events that the current read ended, and what it brought besides
-    for chunk in reading.chunks:
-        place = reading.place(chunk.event.end - 1) + 1
-        while window is not None and window[0] < place:
-            yield from _settled(ended, window, behind)
-            ended, window = 0, next(reads, None)
-        ended += 1
-        behind = b"" if window is None else received[place : min(window[0], place + _ENOUGH)]
-    yield from _settled(ended, window, behind)
+    at: float
+    earliest: float | None
+    is_value: bool
 
 
 # RFC 9112 section 7.1: chunk = chunk-size [ chunk-ext ] CRLF chunk-data CRLF
 _OWN = (b"", b"\r", b"\r\n")
-_ENOUGH = 3
+_STAMPED = ("kernel",)
 
 
-def _windows(reads: tuple[Read, ...]) -> Iterator[tuple[int, bool]]:
-    """(end, did it begin and end with an empty queue) of every read."""
-    empty = True  # what waited before the request is not among the reads
-    for read in reads:
-        yield read.end, empty and read.emptied is True
-        empty = read.emptied is True
+def moments(reading: Reading) -> list[Moment | None]:
+    """One for every event of the reading, in order; None: its end or its time is not known."""
+    ends = wire_ends(reading)
+    if reading.capture.clock in _STAMPED:
+        return _stamped(reading, ends)
+    reads = iter(reading.capture.reads)
+    read = next(reads, None)
+    found: list[Moment | None] = []
+    for end in ends:
+        while read is not None and read.end < end:
+            read = next(reads, None)
+        at = None if read is None else read.at
+        found.append(None if at is None else Moment(at, None, False))
+    return found
 
 
-def _settled(ended: int, window: tuple[int, bool] | None, behind: bytes) -> tuple[bool, ...]:
-    is_value = window is not None and ended == 1 and window[1] and behind in _OWN
-    return (is_value,) * ended
+def _stamped(reading: Reading, ends: Sequence[int]) -> list[Moment | None]:
+    received, reads = reading.capture.received, iter(reading.capture.reads)
+    since, empty = _asked_at(reading), True  # what waited before the request is not among the reads
+    read, start, before = next(reads, None), 0, 0
+    found: list[Moment | None] = []
+    for number, end in enumerate(ends, 1):
+        while read is not None and read.end < end:
+            empty, start = read.emptied is True, read.end
+            if empty and read.at is not None:
+                since = read.at
+            read = next(reads, None)
+        if read is None or read.at is None:
+            found.append(None)
+            continue
+        is_value = (
+            empty
+            and read.emptied is True
+            and before <= start
+            and (number == len(ends) or ends[number] > read.end)
+            and received[end : min(read.end, end + 3)] in _OWN
+        )
+        found.append(Moment(read.at, read.at if is_value else min(since, read.at), is_value))
+        before = end
+    return found
+
+
+def _asked_at(reading: Reading) -> float:
+    """No event of the answer is earlier: when the request had left, or the recorder's making.
+
+    Our process may have been stopped between the send and the look at the clock.
+    """
+    sent, reads = reading.capture.sent_at, reading.capture.reads
+    first = reads[0].at if reads else None
+    return sent if sent is not None and first is not None and sent < first else 0.0
+
+
+def wire_ends(reading: Reading) -> list[int]:
+    """For every event, in order: the offset in `received` behind its last byte."""
+    spans, number, shift = reading.spans, -1, 0
+    last, found = len(spans) - 1, []
+    for chunk in reading.chunks:
+        end = chunk.event.end
+        while number < last and spans[number + 1].body < end:
+            number += 1
+            shift = spans[number].wire - spans[number].body
+        found.append(end + shift)
+    return found
+
+
+def exact(reading: Reading) -> tuple[bool, ...]:
+    """For every event of the reading, in order: is its time a value?"""
+    return tuple(moment is not None and moment.is_value for moment in moments(reading))

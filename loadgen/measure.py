@@ -6,7 +6,7 @@ read brought share it. Tokens are what the server's usage says, never a count of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -15,6 +15,7 @@ from conformance.capture import Capture, Json
 from conformance.chunks import Choice, Chunk, Kind, member
 from conformance.reading import Reading, read
 from loadgen.crosstalk import hash_of, text_of
+from loadgen.exactness import Moment, moments
 from loadgen.outcome import SUCCESSES, UNSENT, Fate, fate_of
 from loadgen.played import Played
 from loadgen.workload import Ask
@@ -32,6 +33,8 @@ class Row:
     every chunk with text (content, reasoning, refusal, a tool call). `first_answer`: of the first
     that is not reasoning. `first_choice`, `last_choice`: of the first and the last chunk with any
     choice. `first_chunk_tokens`: how many tokens the first chunk with text brought.
+    `bounds`: how many of `token_times` are only bounds: the chunk came then or before. `earliest`:
+    of each of them, when it came at the earliest; () where all are values or nobody knows.
     `told`: the beginning of what a failed request was answered.
     """
 
@@ -62,6 +65,8 @@ class Row:
     last_choice: float | None = None
     last_event: float | None = None
     token_times: tuple[float, ...] = ()
+    bounds: int | None = None
+    earliest: tuple[float, ...] = ()
     ended: float | None = None
 
     @property
@@ -114,10 +119,13 @@ def row_from(played: Played, ask: Ask, api: str, reading: Reading | None = None)
 
 def _measured(row: Row, played: Played, capture: Capture, reading: Reading) -> Row:
     fate = fate_of(reading)
-    times = tuple(chunk_times(reading))
-    timed = [(c, at) for c, at in zip(reading.chunks, times, strict=True) if at is not None]
-    texts = [(chunk, at) for chunk, at in timed if any(c.carries for c in chunk.choices)]
-    choices = [at for chunk, at in timed if chunk.choices]
+    timed = [
+        (chunk, moment)
+        for chunk, moment in zip(reading.chunks, moments(reading), strict=True)
+        if moment is not None
+    ]
+    texts = [(chunk, moment) for chunk, moment in timed if any(c.carries for c in chunk.choices)]
+    choices = [moment.at for chunk, moment in timed if chunk.choices]
     connecting = _connecting(played, capture)
     usage = _usage(reading)
     return replace(
@@ -136,25 +144,27 @@ def _measured(row: Row, played: Played, capture: Capture, reading: Reading) -> R
         completion_tokens=_count(usage, "completion_tokens"),
         first_chunk_tokens=_first_tokens(texts[0][0]) if texts else None,
         first_byte=capture.reads[0].at if capture.reads else None,
-        first_event=timed[0][1] if timed else None,
-        first_answer=next((at for chunk, at in texts if _answers(chunk)), None),
+        first_event=timed[0][1].at if timed else None,
+        first_answer=next((moment.at for chunk, moment in texts if _answers(chunk)), None),
         first_choice=choices[0] if choices else None,
         last_choice=choices[-1] if choices else None,
-        last_event=timed[-1][1] if timed else None,
-        token_times=tuple(at for _, at in texts),
+        last_event=timed[-1][1].at if timed else None,
+        token_times=tuple(moment.at for _, moment in texts),
+        bounds=sum(not moment.is_value for _, moment in texts) if texts else None,
+        earliest=_earliest([moment for _, moment in texts]),
         ended=capture.end.at,
     )
 
 
+def _earliest(texts: Sequence[Moment]) -> tuple[float, ...]:
+    known = tuple(moment.earliest for moment in texts if moment.earliest is not None)
+    bounded = any(not moment.is_value for moment in texts)
+    return known if bounded and len(known) == len(texts) else ()
+
+
 def chunk_times(reading: Reading) -> Iterator[float | None]:
     """For every event, in order: when the read returned that brought its last byte."""
-    reads = iter(reading.capture.reads)
-    current = next(reads, None)
-    for chunk in reading.chunks:
-        end = reading.place(chunk.event.end - 1) + 1
-        while current is not None and current.end < end:
-            current = next(reads, None)
-        yield None if current is None else current.at
+    return (None if moment is None else moment.at for moment in moments(reading))
 
 
 def _connecting(played: Played, capture: Capture) -> float | None:
