@@ -9,19 +9,44 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A load that comes whether or not the server keeps up. `seconds`: how long it is offered."""
+    """A load that comes whether or not the server keeps up. `seconds`: how long it is offered.
+
+    `indices`: of the requests at these offsets, where they are a share of a load; None: 0, 1, 2, …
+    """
 
     offsets: Sequence[float]
     seconds: float
+    indices: Sequence[int] | None = None
+
+    @property
+    def numbered(self) -> list[tuple[int, float]]:
+        """Index and offset of every request."""
+        indices = range(len(self.offsets)) if self.indices is None else self.indices
+        return list(zip(indices, self.offsets, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """So many clients, each with its next request as soon as the last one ended."""
+    """So many clients, each with its next request as soon as the last one ended.
+
+    `first`, `step`: its requests are number first, first + step, …: a share of a load has a step.
+    """
 
     clients: int
     requests: int | None = None
     seconds: float | None = None
+    first: int = 0
+    step: int = 1
+
+    def index(self, number: int) -> int:
+        """Of its own request `number`, counted from 0."""
+        return self.first + number * self.step
+
+    def below(self, index: float) -> float:
+        """How many of its requests have a lower index."""
+        if math.isinf(index):
+            return index
+        return max(0, -(-(int(index) - self.first) // self.step))
 
     @property
     def most(self) -> float:

@@ -101,10 +101,13 @@ class Player:
         self.offered.complete = False
         self._scope.cancel()
 
-    async def play(self, load: Open | Closed) -> Offered:
-        """Returns when every request has ended: by itself, by its clocks or by `interrupt`."""
+    async def play(self, load: Open | Closed, start: float | None = None) -> Offered:
+        """Returns when every request has ended: by itself, by its clocks or by `interrupt`.
+
+        `start`: on the recorder's clock; None: soon.
+        """
         offered = self.offered
-        offered.start = offered.end = self._recorder.now() + LEAD
+        offered.start = offered.end = self._recorder.now() + LEAD if start is None else start
         async with self._pool.open():
             with self._scope:
                 async with trio.open_nursery() as watching:
@@ -119,21 +122,21 @@ class Player:
     # -- open loop -------------------------------------------------------------------------------
 
     async def _open(self, load: Open) -> None:
-        start, due = self.offered.start, 0
+        start, due, wanted = self.offered.start, 0, load.numbered
         self.offered.end = start + load.seconds
         try:
             async with trio.open_nursery() as nursery:
-                for index, offset in enumerate(load.offsets):
+                for index, offset in wanted:
                     script = self._script(index)  # made while there is time
                     await self._until(start + offset)
-                    due = index + 1
+                    due += 1
                     self._begin(nursery, index, start + offset, script)
                 await self._until(self.offered.end)
         finally:
-            if due < len(load.offsets):
+            if due < len(wanted):
                 self.offered.end = self._recorder.now()
-            for index in range(due, len(load.offsets)):
-                self._take(Played(index, start + load.offsets[index], unsent=Fate.CANCELLED))
+            for index, offset in wanted[due:]:
+                self._take(Played(index, start + offset, unsent=Fate.CANCELLED))
 
     def _begin(self, nursery: trio.Nursery, index: int, intended: float, script: Exchange) -> None:
         over = self._sent >= self._limits.requests or index >= self._limits.index
@@ -152,7 +155,7 @@ class Player:
 
     async def _closed(self, load: Closed) -> None:
         await self._until(self.offered.start)
-        begun, most = 0, min(load.most, self._limits.requests, self._limits.index)
+        begun, most = 0, min(load.most, self._limits.requests, load.below(self._limits.index))
         seconds = math.inf if load.seconds is None else load.seconds
 
         async def client() -> None:
@@ -161,7 +164,7 @@ class Player:
                 now = self._recorder.now()
                 if now >= self.offered.start + seconds:
                     return
-                index, begun = begun, begun + 1
+                index, begun = load.index(begun), begun + 1
                 self._last = now
                 self._sent += 1
                 self._in_flight += 1
@@ -183,9 +186,9 @@ class Player:
             self.offered.end = self.offered.start + load.seconds
         fate = Fate.CANCELLED if interrupted else Fate.DROPPED
         limits = self._limits
-        ended = begun >= min(load.most, limits.requests, limits.index) or interrupted
-        for index in range(begun, load.requests or 0) if ended else ():
-            self._take(Played(index, self.offered.end, unsent=fate))
+        most = min(load.most, limits.requests, load.below(limits.index))
+        for number in range(begun, load.requests or 0) if begun >= most or interrupted else ():
+            self._take(Played(load.index(number), self.offered.end, unsent=fate))
 
     # -- one request -----------------------------------------------------------------------------
 
