@@ -3,8 +3,10 @@
 The kernel stamps segments and gives a read the stamp of the last one it took. So the time of an
 event is a value where its read began with an empty queue, took all that was there, and brought the
 end of this one event and nothing behind it but the end of its HTTP chunk: that stamp is then the
-event's own. Everywhere else the event came at that time or before: a bound. It came after the last
-stamp at which the queue is known to have been empty, and after the request had left.
+event's own. (A server that sends a chunk's end apart from its data is found out by a read that ends
+between the two; then nothing at all may follow.) Everywhere else the event came at that time or
+before: a bound. It came after the last stamp at which the queue is known to have been empty, and
+after the request had left.
 
 When a read returned (the user clock) is always a bound, and nothing is known below it.
 """
@@ -14,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from conformance import http1
 from conformance.reading import Reading
 
 
@@ -51,10 +54,11 @@ def moments(reading: Reading) -> list[Moment | None]:
 
 def _stamped(reading: Reading, ends: Sequence[int]) -> list[Moment | None]:
     received, reads = reading.capture.received, iter(reading.capture.reads)
+    own = (b"",) if _sends_ends_apart(reading, ends) else _OWN
     since, empty = _asked_at(reading), True  # what waited before the request is not among the reads
     read, start, before = next(reads, None), 0, 0
     found: list[Moment | None] = []
-    for number, end in enumerate(ends, 1):
+    for end in ends:
         while read is not None and read.end < end:
             empty, start = read.emptied is True, read.end
             if empty and read.at is not None:
@@ -67,12 +71,17 @@ def _stamped(reading: Reading, ends: Sequence[int]) -> list[Moment | None]:
             empty
             and read.emptied is True
             and before <= start
-            and (number == len(ends) or ends[number] > read.end)
-            and received[end : min(read.end, end + 3)] in _OWN
+            and received[end : min(read.end, end + 3)] in own
         )
         found.append(Moment(read.at, read.at if is_value else min(since, read.at), is_value))
         before = end
     return found
+
+
+def _sends_ends_apart(reading: Reading, ends: Sequence[int]) -> bool:
+    if reading.framing is not http1.Framing.CHUNKED:
+        return False
+    return not {read.end for read in reading.capture.reads}.isdisjoint(ends)
 
 
 def _asked_at(reading: Reading) -> float:
