@@ -86,6 +86,14 @@ class BatchingEngine(Verbs):
         """As much as the model takes and the cache can hold."""
         return min(self._intake.context, self._intake.cache)
 
+    @property
+    def longest(self) -> int | None:
+        return self._vocabulary.longest
+
+    @property
+    def vocabulary(self) -> int:
+        return self._vocabulary.size
+
     def token_ids(self, text: str) -> tuple[int, ...]:
         return self._vocabulary.encode(text)
 

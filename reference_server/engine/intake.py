@@ -24,7 +24,9 @@ class Intake:
     def request(self, work: Work, seed: int) -> Request:
         """The request with all its choices. Raises Refusal."""
         try:
-            request = Request(work, self.vocabulary.encode(work.prompt), seed)
+            known = work.prompt_ids
+            prompt = self.vocabulary.encode(work.prompt) if known is None else known
+            request = Request(work, prompt, seed)
             request.open = [self._choice(request, index) for index in range(work.n)]
         except Exception as error:  # a tokenizer's own, of whatever type
             raise Refusal(f"the prompt has no tokens: {one_line(error)}") from error

@@ -61,6 +61,7 @@ class Work:
     n: int = 1
     echo: bool = False
     answer: str | None = None  # constrained decoding: the text each choice must give
+    prompt_ids: tuple[int, ...] | None = None  # the prompt's, where they are known already
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +177,14 @@ class Engine(Protocol):
     @property
     def context(self) -> int:
         """The most tokens that a prompt and its answer may have together. Any thread."""
+
+    @property
+    def longest(self) -> int | None:
+        """The most bytes of a prompt that one token stands for; None: nothing bounds them."""
+
+    @property
+    def vocabulary(self) -> int | None:
+        """How many token ids there are, from 0 on; None where tokens have no ids."""
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a prompt, as usage and the context limit count them. Any thread."""

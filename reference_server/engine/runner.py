@@ -104,7 +104,12 @@ class Vocabulary(Protocol):
     """Any thread may call any of it."""
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Every token id is below it."""
+
+    @property
+    def longest(self) -> int | None:
+        """The most bytes of a text that one token stands for; None: there is no such bound."""
 
     @property
     def ends(self) -> frozenset[int]:

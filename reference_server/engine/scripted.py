@@ -133,6 +133,9 @@ class ScriptedEngine(Verbs):
 
     # -- any thread --------------------------------------------------------------------------
 
+    longest = tokens.LONGEST
+    vocabulary = None
+
     def count_tokens(self, text: str) -> int:
         return len(tokens.cut(text))
 

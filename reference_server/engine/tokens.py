@@ -11,7 +11,7 @@ import zlib
 from functools import lru_cache
 
 _PIECE = re.compile(rb" ?[A-Za-z]+| ?[0-9]{1,3}| ?[^\sA-Za-z0-9]+|\s")
-_WHOLE = 7  # the longest ASCII word, with its space, that is always one token
+LONGEST = 7  # bytes: the longest token, an ASCII word with its space
 _SIZES = (3, 2, 1, 4, 2, 3, 5, 1, 2, 4, 3, 1, 2, 6, 2, 1, 3)  # bytes
 
 
@@ -33,7 +33,7 @@ def _cut(text: str) -> tuple[bytes, ...]:
     turn = zlib.crc32(raw)
     out: list[bytes] = []
     for piece in _PIECE.findall(raw):
-        if len(piece) <= _WHOLE and piece.isascii():
+        if len(piece) <= LONGEST and piece.isascii():
             out.append(piece)
             continue
         start = 0

@@ -49,8 +49,7 @@ class Exchange:
             self.connection.narrow()
         self._shape: Shape = SHAPES[self.ask.api](self.ask, label)
         if self.ask.return_token_ids:
-            ids = map(self.bridge.engine.token_ids, self.ask.prompts)
-            self._shape.prompt_ids = [each or () for each in ids]
+            self._shape.prompt_ids = [each or () for each in self.ask.prompt_ids]
 
     async def run(self) -> None:
         """Generate and answer. Raises ApiError when the work fails before the first byte."""
@@ -71,8 +70,8 @@ class Exchange:
     def _works(self) -> Iterator[Work]:
         ask = self.ask
         answer = "".join(call.written for call in ask.calls) if ask.calls else ask.answer
-        for number, prompt in enumerate(ask.prompts):
-            work = Work(f"{self.id}/{number}", prompt, ask.sampling, ask.n, ask.echo, answer)
+        for number, (prompt, ids) in enumerate(zip(ask.prompts, ask.prompt_ids, strict=True)):
+            work = Work(f"{self.id}/{number}", prompt, ask.sampling, ask.n, ask.echo, answer, ids)
             # A fault may change what is asked of the engine, never whose work it is.
             yield replace(self.seams.work(work), id=work.id)
 

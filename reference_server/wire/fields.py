@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from math import isinf
 from typing import Any, NoReturn
 
@@ -90,6 +91,13 @@ def token_ids(source: Object, name: str, most: int) -> tuple[int, ...]:
 def is_token_id(value: Any) -> bool:
     """Whether some model could have it; which ids there are is the model's matter."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _IDS
+
+
+def in_vocabulary(size: int | None, name: str, ids: Iterable[int]) -> None:
+    """Raises ApiError(400) for the first of `ids` that no token has. None: tokens have no ids."""
+    for token in ids:
+        if size is not None and token >= size:
+            raise wrong(name, f"token ids below {size}, the size of the vocabulary", token)
 
 
 def boolean(source: Object, name: str, path: str | None = None) -> bool | None:

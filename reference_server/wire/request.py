@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from reference_server.engine.interface import Message, Sampling
 from reference_server.wire import fields
-from reference_server.wire.errors import ApiError, invalid
+from reference_server.wire.errors import invalid
 from reference_server.wire.fields import Object
 
 MOST_CHOICES = 128
@@ -57,6 +57,7 @@ class Ask:
     answer: str | None = None
     messages: tuple[Message, ...] = ()  # of a chat
     return_token_ids: bool = False
+    prompt_ids: tuple[tuple[int, ...] | None, ...] = ()  # of each prompt, once it is cut
 
     @property
     def choices(self) -> int:
@@ -163,13 +164,3 @@ def common(ask: Ask, body: Object) -> Ask:
     if ask.choices > MOST_CHOICES:
         raise fields.wrong("n", f"at most {MOST_CHOICES} choices over all prompts", n)
     return ask
-
-
-def too_long(prompt_tokens: int, limit: int, api: str) -> ApiError:
-    """The prompt alone fills the context."""
-    return invalid(
-        f"This model's maximum context length is {limit} tokens, but the prompt has "
-        f"{prompt_tokens} tokens. Please shorten it.",
-        "messages" if api == "chat" else "prompt",
-        "context_length_exceeded",
-    )

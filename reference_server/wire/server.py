@@ -23,8 +23,8 @@ from reference_server.wire import chat_request, fields, gauges, request, sse_wri
 from reference_server.wire.connection import Connection, Request
 from reference_server.wire.errors import ApiError
 from reference_server.wire.exchange import Exchange
+from reference_server.wire.fitting import fitted
 from reference_server.wire.limits import Bodies, Limits
-from reference_server.wire.request import Ask
 
 _GENERATE = {"/v1/chat/completions": chat_request.chat, "/v1/completions": request.completions}
 _TOKENS = {"/tokenize": tokens.tokenize, "/detokenize": tokens.detokenize}
@@ -77,6 +77,7 @@ class Server:
         self._connections: set[Connection] = set()
         self._counts = gauges.Counts(started=self._clock.unix())
         self._bodies = Bodies(self.settings.limits.bodies)
+        self._long = trio.CapacityLimiter(1)  # one long text after the other: the engine computes
         self.draining = False
 
     # -- connections -------------------------------------------------------------------------
@@ -194,7 +195,8 @@ class Server:
         body = fields.parse(connection.seams.request(asked.body))
         ask = _GENERATE[asked.path](body)
         self._known(ask.model)
-        ask = await self._aside(len(asked.body), partial(self._fitted, ask))
+        fit = partial(fitted, self.bridge.engine, ask, self.context)
+        ask = await self._aside(len(asked.body), fit)
         self._admitted()
         exchange = Exchange(
             ask,
@@ -215,7 +217,7 @@ class Server:
         Not on the scripted engine's virtual clock, which knows no threads.
         """
         if self.bridge.threaded and size > _LONG:
-            return await trio.to_thread.run_sync(call)
+            return await trio.to_thread.run_sync(call, limiter=self._long)
         return call()
 
     @property
@@ -228,20 +230,6 @@ class Server:
         if model != self.settings.model:
             message = f"the model {model!r} does not exist"
             raise ApiError(404, message, param="model", code="model_not_found")
-
-    def _fitted(self, ask: Ask) -> Ask:
-        """In the model's own chat template; the limit is cut to the room that the prompt leaves."""
-        engine = self.bridge.engine
-        if ask.messages:
-            prompt = tokens.templated(engine, ask.messages)
-            ask = replace(ask, prompts=(prompt,))
-        longest = max(engine.count_tokens(prompt) for prompt in ask.prompts)
-        room = self.context - longest
-        if room <= 0:
-            raise request.too_long(longest, self.context, ask.api)
-        limit = ask.sampling.max_tokens
-        fitting = room if limit is None else min(limit, room)
-        return replace(ask, sampling=replace(ask.sampling, max_tokens=fitting))
 
     def _admitted(self) -> None:
         if self.draining:

@@ -11,7 +11,6 @@ from reference_server.wire.errors import invalid
 from reference_server.wire.fields import Object
 
 _MOST_IDS = 2**20
-_LARGEST_ID = 2**31
 
 
 def tokenize(engine: Engine, body: Object) -> Document:
@@ -31,6 +30,8 @@ def prompt_of(engine: Engine, body: Object) -> str:
     """What the model would see of `prompt`, or of `messages` in its own template."""
     if body.get("messages") is None:
         return fields.text(body, "prompt", "prompt")
+    if body.get("prompt") is not None:
+        raise invalid("prompt and messages exclude each other", "prompt")
     return templated(engine, chat_request.messages_of(body))
 
 
@@ -44,7 +45,9 @@ def templated(engine: Engine, messages: Sequence[Message]) -> str:
 
 def detokenize(engine: Engine, body: Object) -> Document:
     """Raises ApiError(400)."""
-    text = engine.text_of(fields.token_ids(body, "tokens", _MOST_IDS))
+    ids = fields.token_ids(body, "tokens", _MOST_IDS)
+    fields.in_vocabulary(engine.vocabulary, "tokens", ids)
+    text = engine.text_of(ids)
     if text is None:
         raise invalid("the tokens of this model have no ids", "tokens", "unsupported_parameter")
     return {"prompt": text}

@@ -82,6 +82,7 @@ class Numbers:
     """A vocabulary without text: what it costs to spell is measured elsewhere."""
 
     size = 0
+    longest = None
     ends: frozenset[int] = frozenset()
 
     def encode(self, prompt: str) -> tuple[int, ...]:

@@ -52,6 +52,7 @@ class FakeVocabulary:
     """Bytes and a few longer pieces; the longest piece that fits comes first."""
 
     size = len(_RAW)
+    longest = _LONGEST
     ends = frozenset({END})
 
     def encode(self, prompt: str) -> tuple[int, ...]:

@@ -100,6 +100,14 @@ class Noting:
         return self.engine.context
 
     @property
+    def longest(self) -> int | None:
+        return self.engine.longest
+
+    @property
+    def vocabulary(self) -> int | None:
+        return self.engine.vocabulary
+
+    @property
     def gauges(self) -> Gauges:
         return self.engine.gauges
 

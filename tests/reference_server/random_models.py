@@ -164,6 +164,7 @@ class Numbers:
     """The prompt "3 14 15" has these three tokens; nothing ends an answer but its limit."""
 
     size = VOCABULARY
+    longest = None  # spaces are free
     ends: frozenset[int] = frozenset()
 
     def encode(self, prompt: str) -> tuple[int, ...]:

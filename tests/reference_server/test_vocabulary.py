@@ -4,6 +4,7 @@ once, prompts and chat templates."""
 from __future__ import annotations
 
 import random
+import unicodedata
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -18,6 +19,7 @@ from tests.reference_server.test_text import unfinished
 
 WHY = "transformers is not installed (make reference installs it)"
 transformers = pytest.importorskip("transformers", reason=WHY)
+tokenizers = pytest.importorskip("tokenizers")
 small = pytest.importorskip("tests.reference_server.small_tokenizers")
 vocabulary = pytest.importorskip("reference_server.engine.vocabulary")
 
@@ -412,3 +414,71 @@ def test_gemmas_tokens_are_bytes_with_one_beginning_and_its_turns_end(tmp_path: 
         text = any_text(rng(seed))
         ids = vocab.encode_answer(text)
         assert "".join(streamed(vocab, ids)) == text, f"seed {seed}"
+
+
+# -- how long a text may be ----------------------------------------------------------------------
+
+
+def test_composing_makes_no_text_four_times_as_short() -> None:
+    """The longest way to write each character that composition can give."""
+    singles: dict[str, int] = {}  # what a lone character becomes → the bytes of the longest one
+    for code in range(0x30000):  # beyond it nothing is decomposed
+        if not 0xD800 <= code < 0xE000:
+            became = unicodedata.normalize("NFD", chr(code))
+            size = len(chr(code).encode())
+            singles[became] = max(singles.get(became, 0), size)
+    for became, size in singles.items():
+        written = max(size, sum(singles.get(char, 0) for char in became))
+        assert written <= 4 * len(unicodedata.normalize("NFC", became).encode())
+
+
+@pytest.mark.parametrize("kind", BYTEWISE)
+@pytest.mark.parametrize("composing", [False, True])
+def test_no_token_stands_for_more_bytes_than_the_longest(kind: str, composing: bool) -> None:
+    tokenizer = getattr(small, kind)()
+    if composing:
+        before = tokenizer.backend_tokenizer.normalizer
+        both = [tokenizers.normalizers.NFC(), *([before] if before else [])]
+        tokenizer.backend_tokenizer.normalizer = tokenizers.normalizers.Sequence(both)
+    vocab = vocabulary.TokenizerVocabulary(tokenizer)
+    longest = vocab.longest
+    assert longest
+    pieces = [vocab.raw(token).decode(errors="ignore") for token in range(vocab.size)]
+    pieces += [*small.CONTROL, *small.ADDED, "\u1fbe\u0308\u0301", " " * 50, "龜" * 20, *PIECES]
+    rng = random.Random(1)
+    texts = [piece * 40 for piece in pieces]
+    texts += ["".join(rng.choices(pieces, k=50)) for _ in range(100)]
+    most = 0.0
+    for text in filter(None, texts):
+        size = len(text.encode()) / len(vocab._ids(text))
+        most = max(most, size)
+        assert size <= longest, text
+    assert composing or most > longest / 4, "the bound is a wide one"
+
+
+def stripping(tokenizer: Any) -> None:
+    tokenizer.add_special_tokens([tokenizers.AddedToken("<mask>", lstrip=True, special=True)])
+
+
+def lowering(tokenizer: Any) -> None:
+    tokenizer.normalizer = tokenizers.normalizers.Sequence(
+        [tokenizers.normalizers.Lowercase(), tokenizers.normalizers.NFKC()]
+    )
+
+
+def removing(tokenizer: Any) -> None:
+    split = tokenizers.pre_tokenizers.Split(" ", "removed")
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([split, tokenizer.pre_tokenizer])
+
+
+def joining(tokenizer: Any) -> None:
+    tokenizer.normalizer = tokenizers.normalizers.Replace(tokenizers.Regex(" +"), "▁")
+
+
+@pytest.mark.parametrize("change", [stripping, lowering, removing, joining])
+def test_where_a_tokenizer_may_drop_text_nothing_bounds_it(change: Any) -> None:
+    tokenizer = small.byte_level()
+    change(tokenizer.backend_tokenizer)
+    assert vocabulary.TokenizerVocabulary(tokenizer).longest is None
+    assert words("wordpiece").longest is None
+    assert words("byte_level", window=True).longest is None
