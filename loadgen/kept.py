@@ -1,0 +1,74 @@
+"""What was played waits for its look until the load is over, within a bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from conformance.capture import Capture
+from loadgen.lookers import Job, looks
+from loadgen.looking import Checks, Look
+from loadgen.measure import row_from
+from loadgen.played import Played
+from loadgen.workload import Workload
+
+HELD_AT_MOST = 256 << 20  # bytes of answers kept until the load is over
+A_READ, A_CAPTURE = 100, 2000  # bytes of the records themselves
+
+
+class Kept:
+    """What one process played. `held_at_most`: bytes; what is more is measured at once, unjudged.
+
+    `waiting`: what was not looked at yet. `unjudged`: answers that never will be.
+    """
+
+    def __init__(self, workload: Workload, held_at_most: int = HELD_AT_MOST) -> None:
+        self._workload = workload
+        self._most = held_at_most
+        self.waiting: list[Played] = []
+        self._done: list[Look] = []
+        self._held = 0
+        self.unjudged = 0
+
+    def take(self, played: Played) -> None:
+        self._held += 0 if played.capture is None else _size(played.capture)
+        self.waiting.append(played)
+        if self._held > self._most:
+            self._done += map(self._measured, self.waiting)
+            self.waiting, self._held = [], 0
+
+    def _measured(self, played: Played) -> Look:
+        """Without the checks: there is a load to be kept up, or somebody waits."""
+        self.unjudged += bool(played.capture and played.capture.received)
+        ask = self._workload.ask(played.index)
+        return Look(row_from(played, ask, self._workload.api), None)
+
+    def looks(self, checks: Checks, processes: int) -> list[Look]:
+        """Every request; an interruption ends the judging, not the measuring."""
+        job = Job(self._workload, checks)
+        try:
+            for found in looks(job, self.waiting, processes):
+                self._done.append(found)
+        except KeyboardInterrupt:
+            looked = {found.row.index for found in self._done}
+            rest = [played for played in self.waiting if played.index not in looked]
+            self._done += map(self._measured, rest)
+        return self._done
+
+    def told(self, checks: Checks, hurried: Callable[[], bool]) -> Iterator[Look]:
+        """The same one by one, in this process; none is judged once it is `hurried`."""
+        yield from self._done
+        job = Job(self._workload, checks)
+        looked = 0
+        if not hurried():
+            for found in looks(job, self.waiting, 1):
+                looked += 1
+                yield found
+                if hurried():
+                    break
+        yield from map(self._measured, self.waiting[looked:])
+
+
+def _size(capture: Capture) -> int:
+    """About the memory that it takes."""
+    request = sum(len(segment.data) for segment in capture.request)
+    return len(capture.received) + request + A_READ * len(capture.reads) + A_CAPTURE
