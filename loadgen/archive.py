@@ -29,6 +29,7 @@ def stored(row: Row) -> dict[str, Json]:
         "fate": row.fate.value,
         "told": row.told.decode("latin-1"),
         "token_times": list(row.token_times),
+        "earliest": list(row.earliest),
     }
 
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tabulate import tabulate
 
 from conformance.report.escape import excerpt, terminal
+from loadgen import provenance
+from loadgen.bounds import Limits
 from loadgen.groups import bands
 from loadgen.looking import judged_failures
 from loadgen.outcome import Sums
 from loadgen.result import Result
 from loadgen.server_metrics import told as told_by_server
 from loadgen.slo import Judged
-from loadgen.summary import Distribution
+from loadgen.summary import Distribution, Summary
 
 SHOWN = ("ttft", "ttft@sent", "first-answer", "e2e", "e2e@sent", "tpot", "gap", "stall", "lateness")
+STATISTICS = ("mean", "p50", "p90", "p99", "max")
 CHECKS_SHOWN = 8
 CROSSED_SHOWN = 3
 TOLD = 100  # characters of what a failed request was told
@@ -31,6 +34,7 @@ def render(result: Result) -> str:
         _latencies(result),
         "",
         *_clients(result),
+        *provenance.lines(result),
         *rates(result),
         *_failures(result),
         *_checks(result),
@@ -61,16 +65,27 @@ def _books(books: Sums) -> str:
 
 def _latencies(result: Result) -> str:
     rows = [_latency(name, result) for name in SHOWN]
-    head = ["ms", "n", "mean", "p50", "p90", "p99", "max", "p99, failures as ∞"]
+    head = ["ms", "n", *STATISTICS, "p99, failures as ∞"]
     align = ("left", *("right",) * (len(head) - 1))
     return tabulate(rows, headers=head, colalign=align, disable_numparse=True)
 
 
 def _latency(name: str, result: Result) -> list[str]:
-    found, adjusted = result.summary.metrics[name], result.summary.adjusted.get(name)
-    worst = "" if adjusted is None else _at(adjusted, 0.99)
-    quantiles = [_at(found, q) for q in (0.5, 0.9, 0.99)]
-    return [name, str(found.n), ms(found.mean), *quantiles, ms(found.most), worst]
+    summary = result.summary
+    found = summary.metrics[name]
+    cells = [cell(found, each, summary.between.get(name)) for each in STATISTICS]
+    return [name, str(found.n), *cells, _worst(name, summary)]
+
+
+def _worst(name: str, summary: Summary) -> str:
+    adjusted = summary.adjusted.get(name)
+    return "" if adjusted is None else cell(adjusted, "p99", summary.adjusted_between.get(name))
+
+
+def cell(found: Distribution, statistic: str, between: Mapping[str, Limits] | None) -> str:
+    """Milliseconds; the most that it can be where the times do not tell it."""
+    limits = (between or {}).get(statistic)
+    return ms(found.statistics[statistic]) if limits is None else f"≤ {ms(limits[1])}"
 
 
 def _at(found: Distribution, q: float) -> str:

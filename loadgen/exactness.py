@@ -1,10 +1,10 @@
 """Which instants are values, and which only bounds: the kernel's stamps read with care. Pure.
 
-The kernel stamps segments and gives a read the stamp of the last one it took. So the time of an
-event is a value where its read began with an empty queue, took all that was there, and brought the
-end of this one event and nothing behind it but the end of its HTTP chunk: that stamp is then the
-event's own. (A server that sends a chunk's end apart from its data is found out by a read that ends
-between the two; then nothing at all may follow.) Everywhere else the event came at that time or
+The kernel stamps segments, gives those that it merges in its queue the newest stamp, and gives a
+read the stamp of the last one that it took from. So where a read took all that there was, its stamp
+is that of its last byte: a value for an event that ends there, with nothing behind it but the end
+of its HTTP chunk. (A server that sends a chunk's end apart from its data is found out by a read
+that ends between the two; then nothing at all may follow.) Every other event came at that time or
 before: a bound. It came after the last stamp at which the queue is known to have been empty, and
 after the request had left.
 
@@ -55,26 +55,18 @@ def moments(reading: Reading) -> list[Moment | None]:
 def _stamped(reading: Reading, ends: Sequence[int]) -> list[Moment | None]:
     received, reads = reading.capture.received, iter(reading.capture.reads)
     own = (b"",) if _sends_ends_apart(reading, ends) else _OWN
-    since, empty = _asked_at(reading), True  # what waited before the request is not among the reads
-    read, start, before = next(reads, None), 0, 0
+    since, read = _asked_at(reading), next(reads, None)
     found: list[Moment | None] = []
     for end in ends:
         while read is not None and read.end < end:
-            empty, start = read.emptied is True, read.end
-            if empty and read.at is not None:
+            if read.emptied is True and read.at is not None:
                 since = read.at
             read = next(reads, None)
         if read is None or read.at is None:
             found.append(None)
             continue
-        is_value = (
-            empty
-            and read.emptied is True
-            and before <= start
-            and received[end : min(read.end, end + 3)] in own
-        )
+        is_value = read.emptied is True and received[end : min(read.end, end + 3)] in own
         found.append(Moment(read.at, read.at if is_value else min(since, read.at), is_value))
-        before = end
     return found
 
 

@@ -15,13 +15,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from conformance.capture import Json
 from conformance.report.escape import excerpt, terminal
+from loadgen.bounds import SAID, Limits
 from loadgen.crosstalk import Solo
 from loadgen.formulas import METRICS
 from loadgen.groups import Band, bands
 from loadgen.looking import Told, judged_failures
 from loadgen.measure import Row
 from loadgen.outcome import Sums
-from loadgen.quantiles import Quantile
+from loadgen.quantiles import Quantile, label
 from loadgen.recovered import Recovery
 from loadgen.result import Failure, Result
 from loadgen.server_metrics import MEANS, Served, reconcile
@@ -47,6 +48,7 @@ def document(result: Result, version: str) -> dict[str, Json]:
         **_trust(result),
         **_books(result),
         **_figures(result.summary),
+        "selftest": result.selftest,
         "server": None if result.served is None else _served(result.served, result.rows),
         "solo": None if result.solo is None else _solo(result.solo),
         "clients": [_band(each) for each in bands(result.measured)],
@@ -107,6 +109,13 @@ def _figures(summary: Summary) -> dict[str, Json]:
             for name, formula in RATES.items()
         },
         "chunks": {"count": summary.chunks, "clumped": summary.clumped},
+        "times": {
+            "chunks": summary.times.chunks,
+            "bounds": summary.times.bounds,
+            "first": summary.times.first,
+            "first_bounds": summary.times.first_bounds,
+            "formula": SAID,
+        },
         "goodput": {
             "good": summary.good,
             "counted": summary.counted,
@@ -196,29 +205,36 @@ def _failure(failure: Failure) -> dict[str, Json]:
 
 def _metric(name: str, summary: Summary) -> dict[str, Json]:
     adjusted = summary.adjusted.get(name)
+    between, adjusted_between = summary.between.get(name), summary.adjusted_between.get(name)
     return {
         "unit": "s",
         "formula": METRICS[name].formula,
-        **_distribution(summary.metrics[name]),
-        "adjusted": None if adjusted is None else _distribution(adjusted),
+        **_distribution(summary.metrics[name], between),
+        "adjusted": None if adjusted is None else _distribution(adjusted, adjusted_between),
     }
 
 
-def _distribution(found: Distribution) -> dict[str, Json]:
+def _distribution(
+    found: Distribution, between: Mapping[str, Limits] | None = None
+) -> dict[str, Json]:
+    """`between`: what the times leave open, which is null."""
+    limits = between or {}
+    open_ = frozenset(limits)
     return {
         "n": found.n,
         "missing": found.missing,
-        "mean": _finite(found.mean),
-        "deviation": found.deviation,
-        "min": _finite(found.least),
-        "max": _finite(found.most),
-        "quantiles": {label(each.q): _quantile(each) for each in found.quantiles},
+        "mean": None if "mean" in open_ else _finite(found.mean),
+        "deviation": None if "mean" in open_ else found.deviation,
+        "min": None if "min" in open_ else _finite(found.least),
+        "max": None if "max" in open_ else _finite(found.most),
+        "quantiles": {
+            label(each.q): _number(None) | {"low": None, "high": None}
+            if label(each.q) in open_
+            else _quantile(each)
+            for each in found.quantiles
+        },
+        "between": {name: [low, high] for name, (low, high) in limits.items()},
     }
-
-
-def label(q: float) -> str:
-    """0.999 as p99.9."""
-    return f"p{q * 100:.10g}"
 
 
 def _quantile(found: Quantile) -> dict[str, Json]:
@@ -283,17 +299,19 @@ _PLAIN = (
     "ended",
     "stall",
     "tpot",
+    "bounds",
 )
 
 
 def record(row: Row) -> dict[str, Json]:
-    """A row as JSON; `token_times` are the instants of its chunks with text."""
+    """A row as JSON; `token_times` are the instants of its chunks with text; see `Row`."""
     return {
         **{name: getattr(row, name) for name in _PLAIN},
         "outcome": row.fate.value,
         "detail": row.detail,
         "told": excerpt(row.told),
         "token_times": list(row.token_times),
+        "earliest": list(row.earliest),
     }
 
 

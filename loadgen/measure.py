@@ -94,10 +94,17 @@ class Row:
     @property
     def tpot(self) -> float | None:
         """Seconds a token over the tokens after the first chunk with text."""
-        if self.completion_tokens is None or len(self.token_times) < 2:
+        after = self.tokens_after
+        if after is None or len(self.token_times) < 2:
             return None
-        after = self.completion_tokens - (self.first_chunk_tokens or 1)
         return (self.token_times[-1] - self.token_times[0]) / after if after > 0 else None
+
+    @property
+    def tokens_after(self) -> int | None:
+        """Tokens after the first chunk with text."""
+        if self.completion_tokens is None:
+            return None
+        return self.completion_tokens - (self.first_chunk_tokens or 1)
 
 
 def row_from(played: Played, ask: Ask, api: str, reading: Reading | None = None) -> Row:

@@ -6,17 +6,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from conformance.report.escape import excerpt, html
-from loadgen import console
+from loadgen import console, provenance
 from loadgen.compare import Change
 from loadgen.compare_console import Comparison, shown_row
 from loadgen.formulas import METRICS
 from loadgen.groups import bands
 from loadgen.looking import judged_failures
 from loadgen.plots import figures
-from loadgen.quantiles import Quantile
+from loadgen.quantiles import label
 from loadgen.result import Result
 from loadgen.server_metrics import told as told_by_server
-from loadgen.summary import Distribution
+from loadgen.summary import QUANTILES
 
 HEAD = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
@@ -102,6 +102,7 @@ def _lines(result: Result) -> Iterator[str]:
     yield from (f"not valid: {each.reason}: {each.detail}" for each in result.doubts)
     yield from (console.objective(each) for each in result.judged)
     yield from console.rates(result)
+    yield from provenance.lines(result)
     if result.served is not None:
         yield from told_by_server(result.served, result.rows)
     if result.recovery is not None:
@@ -112,18 +113,14 @@ def _lines(result: Result) -> Iterator[str]:
 
 def _latencies(result: Result) -> str:
     known = {name: found for name, found in result.summary.metrics.items() if found.n}
-    head = ["ms", "n", "mean", *(f"p{q.q * 100:g}" for q in _first(known)), "max"]
+    statistics = ["mean", *(label(q) for q in QUANTILES), "max"]
+    head = ["ms", "n", *statistics]
+    between = result.summary.between
     rows = [
-        [name, str(found.n), console.ms(found.mean)]
-        + [console.ms(each.value) for each in found.quantiles]
-        + [console.ms(found.most)]
+        [name, str(found.n), *(console.cell(found, s, between.get(name)) for s in statistics)]
         for name, found in known.items()
     ]
     return _table(head, rows, {name: METRICS[name].formula for name in known})
-
-
-def _first(known: Mapping[str, Distribution]) -> Sequence[Quantile]:
-    return next((found.quantiles for found in known.values()), ())
 
 
 def _clients(result: Result) -> list[list[str]]:

@@ -76,3 +76,8 @@ def _exact_ranks(n: int, q: float) -> tuple[int | None, int | None]:
 def _binomial(n: int, k: int, q: float) -> float:
     chosen = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
     return math.exp(chosen + k * math.log(q) + (n - k) * math.log1p(-q))
+
+
+def label(q: float) -> str:
+    """0.999 as p99.9."""
+    return f"p{q * 100:.10g}"

@@ -88,6 +88,7 @@ def _result(run: Document) -> Result:
         allowed=str(run["failed"]["allowed"]),
         served=None if run.get("server") is None else _served(run["server"]),
         solo=None if run.get("solo") is None else _solo(run["solo"]),
+        selftest=run.get("selftest"),
         recovery=None if run.get("recovery") is None else _recovery(run["recovery"]),
     )
 

@@ -43,7 +43,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One run. `failed`: failures and broken streams among all requests that were sent."""
+    """One run. `failed`: failures and broken streams among all requests that were sent.
+
+    `selftest`: what `selftest_record.quoted` said of the machine that it ran on.
+    """
 
     target: Target
     load: Mapping[str, Json]
@@ -61,6 +64,7 @@ class Result:
     recovery: Recovery | None = None
     solo: Solo | None = None
     served: Served | None = None
+    selftest: Json = None
 
     @property
     def measured(self) -> tuple[Row, ...]:
@@ -102,6 +106,7 @@ class Ran:
     recovery: Recovery | None = None
     solo: Solo | None = None
     served: Served | None = None
+    selftest: Json = None
 
 
 def result_of(ran: Ran, slos: Sequence[Slo], most: int, allowed: str) -> Result:
@@ -129,6 +134,7 @@ def result_of(ran: Ran, slos: Sequence[Slo], most: int, allowed: str) -> Result:
         recovery=ran.recovery,
         solo=ran.solo,
         served=ran.served,
+        selftest=ran.selftest,
     )
 
 

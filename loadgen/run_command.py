@@ -24,6 +24,7 @@ from loadgen.recording import recording
 from loadgen.recovery import check_of
 from loadgen.result import Ran, Result, Target, exit_of, result_of
 from loadgen.scraping import scraper_of
+from loadgen.selftest_record import quoted
 from loadgen.setup import CONNECT, Setup, setup_from_args
 from loadgen.solo import alone
 from loadgen.summary import Window
@@ -112,4 +113,5 @@ async def execute(setup: Setup, beside: Callable[[Player], Awaitable[None]] | No
         recovery=recovery,
         solo=solo,
         served=served,
+        selftest=quoted(),
     )

@@ -7,10 +7,11 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from loadgen.bounds import WITHIN, Known, Limits, apart, known, open_to_doubt
 from loadgen.formulas import METRICS, Metric
 from loadgen.measure import Row
 from loadgen.outcome import OURS, Sums, sums
-from loadgen.quantiles import Quantile, quantile
+from loadgen.quantiles import Quantile, label, quantile
 from loadgen.slo import Slo
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
@@ -47,10 +48,20 @@ class Distribution:
     most: float | None
     quantiles: tuple[Quantile, ...]
 
+    @property
+    def statistics(self) -> dict[str, float | None]:
+        """By the names of reports."""
+        named = {"mean": self.mean, "min": self.least, "max": self.most}
+        return {**named, **{label(each.q): each.value for each in self.quantiles}}
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """`adjusted`: the metric over every measured request, a failed one infinitely slow."""
+    """`adjusted`: the metric over every measured request, a failed one infinitely slow.
+
+    `between`, `adjusted_between`: metric → statistic → between what it lies, only where bounds
+    among the times leave it open.
+    """
 
     window: Window
     books: Sums  # of all scheduled requests
@@ -64,6 +75,14 @@ class Summary:
     goodput_rate: float | None  # a second
     chunks: int  # with text
     clumped: float | None  # share of the gaps that are 0: one read brought both chunks
+    times: Known
+    between: Mapping[str, Mapping[str, Limits]]
+    adjusted_between: Mapping[str, Mapping[str, Limits]]
+
+    def told(self, metric: str, statistic: str) -> float | None:
+        """Its value; None where the sample is too small for it or the times leave it open."""
+        is_open = statistic in self.between.get(metric, {})
+        return None if is_open else self.metrics[metric].statistics[statistic]
 
 
 # Rate → its formula; all within the window.
@@ -96,14 +115,16 @@ def summarise(
     succeeded = [row for row in measured if row.success and row.client is None]
     good = sum(row.index not in broken and is_good(row, slos) for row in counted)
     gaps = [gap for row in succeeded for gap in row.gaps]
+    metrics = {m.name: distribution(m, succeeded) for m in METRICS.values()}
+    adjusted = {
+        m.name: described(adjusted_values(m, counted)) for m in METRICS.values() if m.adjusts
+    }
     return Summary(
         window=window,
         books=sums(row.fate for row in rows),
         measured=sums(row.fate for row in measured),
-        metrics={m.name: distribution(m, succeeded) for m in METRICS.values()},
-        adjusted={
-            m.name: described(adjusted_values(m, counted)) for m in METRICS.values() if m.adjusts
-        },
+        metrics=metrics,
+        adjusted=adjusted,
         rates=rates(rows, window),
         counted=len(counted),
         good=good,
@@ -111,7 +132,34 @@ def summarise(
         goodput_rate=_per(good, window.seconds),
         chunks=sum(len(row.token_times) for row in measured),
         clumped=sum(gap == 0 for gap in gaps) / len(gaps) if gaps else None,
+        times=known(succeeded),
+        between=_between(succeeded, metrics),
+        adjusted_between=_between(succeeded, adjusted),
     )
+
+
+def _between(
+    succeeded: Sequence[Row], found: Mapping[str, Distribution]
+) -> dict[str, dict[str, Limits]]:
+    """Of each of these distributions: its statistics that the times leave open."""
+    if not open_to_doubt(succeeded):
+        return {}
+    told = {name: _limits(name, succeeded, found[name].n) for name in WITHIN if name in found}
+    return {name: limits for name, limits in told.items() if limits}
+
+
+def _limits(name: str, succeeded: Sequence[Row], n: int) -> dict[str, Limits]:
+    """`n`: values in all; those that the succeeded ones do not give are infinite."""
+    limits = [each for row in succeeded for each in WITHIN[name](row)]
+    lost = [math.inf] * (n - len(limits))
+    least = described([*(low for low, _ in limits), *lost]).statistics
+    most = described([*(high for _, high in limits), *lost]).statistics
+    pairs = ((key, low, most[key]) for key, low in least.items())
+    return {
+        key: (low, high)
+        for key, low, high in pairs
+        if low is not None and high is not None and apart(low, high)
+    }
 
 
 def counted_rows(rows: Iterable[Row]) -> list[Row]:

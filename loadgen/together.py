@@ -9,6 +9,7 @@ from tabulate import tabulate
 
 from loadgen import console, definitions_console
 from loadgen.definitions import lines
+from loadgen.quantiles import label
 from loadgen.result import Result, exit_of
 
 SHOWN = (("ttft", 0.5), ("ttft", 0.99), ("tpot", 0.5), ("gap", 0.99), ("e2e", 0.5), ("e2e", 0.99))
@@ -40,8 +41,7 @@ def _figures_of(results: Sequence[Result]) -> str:
 def _figures(results: Sequence[Result]) -> Iterator[tuple[str, list[float | None]]]:
     """Name → a value of each run; latencies in ms, rates a second."""
     for name, q in SHOWN:
-        found = [result.summary.metrics[name].quantiles for result in results]
-        values = [next(each.value for each in qs if each.q == q) for qs in found]
+        values = [result.summary.told(name, label(q)) for result in results]
         yield f"{name} p{q * 100:g}, ms", [None if v is None else v * 1e3 for v in values]
     for name in RATES:
         yield f"{name}, 1/s", [result.summary.rates[name] for result in results]

@@ -128,6 +128,8 @@ UNREACHED: Mapping[str, tuple[str, ...]] = {
             "loadgen.result",
             "loadgen.export",
             "loadgen.exactness",
+            "loadgen.bounds",
+            "loadgen.provenance",
             "loadgen.selftest",
             "loadgen.archive",
             "loadgen.reload",

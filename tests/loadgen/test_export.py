@@ -9,11 +9,12 @@ import math
 from typing import Any
 
 from loadgen.archive import dumps
-from loadgen.export import COLUMNS, csv_lines, document, json_lines, label
+from loadgen.export import COLUMNS, csv_lines, document, json_lines
 from loadgen.formulas import METRICS
 from loadgen.looking import Tally
 from loadgen.measure import Row
 from loadgen.outcome import Fate
+from loadgen.quantiles import label
 from loadgen.result import Ran, Result, Target, result_of
 from loadgen.slo import parse_slo
 from loadgen.summary import RATES, Window

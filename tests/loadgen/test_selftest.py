@@ -65,8 +65,8 @@ def test_bounds_are_told_apart_from_values() -> None:
     pieces = [(0.0, ROLE), (0.7, text("a") + text("b")), (0.9, text("c"))]
     made = replace(capture(pieces, head=NAMED), clock="kernel")
     found = errors_of(read(made, api="chat"), writes_from(log(100.0, 100.5, 100.7, 100.9)), ORIGIN)
-    assert [error.is_value for error in found.instants] == [False, False, True]
-    assert [error.is_value for error in found.gaps] == [False, False]
+    assert [error.is_value for error in found.instants] == [False, True, True]
+    assert [error.is_value for error in found.gaps] == [False, True]
     every, values = shares(together([found]))["ttft"]
     assert every.n == 1
     assert every.most == pytest.approx(0.2)

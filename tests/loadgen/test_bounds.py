@@ -1,0 +1,203 @@
+"""A figure that the times leave open is not told, and one that is told is right."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from conformance.reading import read
+from loadgen import console, page
+from loadgen.archive import dumps
+from loadgen.bounds import APART, APART_SHARE, WITHIN, Known, is_first_value, known
+from loadgen.formulas import METRICS
+from loadgen.looking import Tally
+from loadgen.measure import Row, row_from
+from loadgen.played import Played
+from loadgen.provenance import NO_SELFTEST, lines
+from loadgen.reload import loads
+from loadgen.result import Ran, Result, Target, result_of
+from loadgen.summary import Window, summarise
+from loadgen.workload import Ask
+from tests.loadgen.captures import HEAD, capture, text
+from tests.loadgen.rows import failed, row
+
+ASK = Ask(0, b"", "h")
+ALL = Window(0.0, 1000.0)
+
+
+def clumped(index: int, share: float) -> Row:
+    """A token each 0.1 s, of which a share came with the next one's read."""
+    made = row(index, float(index), chunks=101)
+    times, earliest = list(made.token_times), list(made.token_times)
+    for n in range(1, int(share * 100), 2):
+        earliest[n] = times[n - 1]
+        times[n] = times[n + 1]
+    bounds = sum(a != b for a, b in zip(times, earliest, strict=True))
+    return replace(made, token_times=tuple(times), earliest=tuple(earliest), bounds=bounds)
+
+
+def result(rows: Sequence[Row], selftest: Any = None, **load: Any) -> Result:
+    ran = Ran(
+        target=Target("http://h/v1", "chat", "m"),
+        load={"kind": "open", "clock": "kernel", "recorder": "fast", **load},
+        rows=rows,
+        tally=Tally(),
+        gates=(),
+        window=ALL,
+        lags=(0.001,),
+        complete=True,
+        steady=False,
+        selftest=selftest,
+    )
+    return result_of(ran, (), 0, "0")
+
+
+def test_a_few_bounds_leave_no_percentile_open_and_many_do() -> None:
+    few = summarise([clumped(n, 0.04) for n in range(3)], ALL)
+    assert {"p50", "p90"}.isdisjoint(few.between["gap"])
+    assert few.told("gap", "p90") == pytest.approx(0.1)
+    many = summarise([clumped(n, 0.9) for n in range(3)], ALL)
+    assert many.told("gap", "p50") is None
+    assert many.between["gap"]["p50"] == pytest.approx((0.0, 0.2))
+    assert many.told("ttft", "p50") == pytest.approx(0.5)
+
+
+def test_what_is_open_is_null_between_its_limits_in_every_report() -> None:
+    made = result([clumped(n, 0.9) for n in range(3)])
+    found: Any = json.loads("".join(dumps([made], "1")))
+    gap = found["metrics"]["gap"]
+    assert gap["quantiles"]["p50"] == {"value": None, "low": None, "high": None}
+    assert (gap["max"], gap["mean"], gap["deviation"]) == (None, None, None)
+    assert gap["between"]["p50"] == [pytest.approx(0.0), pytest.approx(0.2)]
+    assert found["times"]["bounds"] == sum(each.bounds or 0 for each in made.rows) > 0
+    table = {line.split()[0]: line for line in console.render(made).splitlines() if line}
+    assert "≤ 200.00" in table["gap"]
+    assert "≤" not in table["ttft"]
+    assert "≤ 200.00" in "".join(page.parts([made], ["A"]))
+
+
+def test_a_stored_run_keeps_what_is_open() -> None:
+    made = result([clumped(n, 0.9) for n in range(3)], {"at": "t", "loads": []})
+    assert loads("".join(dumps([made], "1")), "run.json") == (made,)
+
+
+def drawn(rng: random.Random) -> tuple[Row, Row]:
+    """A row as it was measured, and as it truly was."""
+    true = [1.0]
+    for _ in range(rng.randint(2, 60)):
+        true.append(true[-1] + rng.choice((0.0, 0.001, 0.05, rng.expovariate(20))))
+    times: list[float] = []
+    earliest: list[float] = []
+    n = 0
+    while n < len(true):
+        size = rng.choice((1, 1, 1, 2, 5))
+        read_at = true[min(n + size, len(true)) - 1]
+        since = times[-1] if times else 0.5
+        size = min(size, len(true) - n)
+        times += [read_at] * size
+        earliest += [*[since] * (size - 1), read_at]
+        n += size
+    made = row(0, 0.2, token_times=tuple(times), earliest=tuple(earliest), bounds=1, sent=0.5)
+    made = replace(made, completion_tokens=len(true), first_answer=times[0])
+    return made, replace(made, token_times=tuple(true), earliest=(), first_answer=true[0])
+
+
+def test_a_figure_that_is_told_is_right_and_one_that_is_not_lies_between_its_limits() -> None:
+    told = untold = 0
+    for seed in range(60):
+        rng = random.Random(seed)
+        pairs = [drawn(rng) for _ in range(rng.randint(1, 30))]
+        seen = summarise([each for each, _ in pairs], ALL)
+        true = summarise([each for _, each in pairs], ALL)
+        for name in WITHIN:
+            for statistic, right in true.metrics[name].statistics.items():
+                if right is None:
+                    continue
+                if (limits := seen.between.get(name, {}).get(statistic)) is not None:
+                    assert limits[0] - 1e-9 <= right <= limits[1] + 1e-9, (seed, name, statistic)
+                    untold += 1
+                    continue
+                value = seen.told(name, statistic)
+                assert value is not None
+                off = max(APART, APART_SHARE * max(value, right) * 1.02)
+                assert abs(value - right) <= off + 1e-9, (seed, name, statistic)
+                told += 1
+    assert min(told, untold) > 300
+
+
+def test_limits_are_of_as_many_values_as_the_metric_has() -> None:
+    rng = random.Random(1)
+    for made in [drawn(rng)[0] for _ in range(50)] + [row(0, 1.0, chunks=1), failed(1, 2.0)]:
+        for name, within in WITHIN.items():
+            pairs = zip(within(made), METRICS[name].values(made), strict=True)
+            assert all(low - 1e-9 <= value <= high + 1e-9 for (low, high), value in pairs)
+
+
+def test_failures_stay_infinite_where_the_times_leave_the_others_open() -> None:
+    rows = [clumped(n, 0.9) for n in range(3)] + [failed(9, 9.0)]
+    found = summarise(rows, ALL)
+    assert "p50" not in found.adjusted_between.get("ttft", {})
+    assert found.adjusted["ttft"].most == float("inf")
+    assert found.adjusted_between["stall"]["p50"][1] < 1.0
+    lost = summarise(rows + [failed(9 + n, 9.0) for n in range(1, 9)], ALL)
+    assert "p50" not in lost.adjusted_between["stall"]
+    assert "p50" in lost.between["stall"]
+
+
+def test_a_row_counts_its_bounds() -> None:
+    """Two words in one read: the first came then or before, and not before the read that was
+    before it; the second is the one whose stamp it is."""
+    pieces = [(1.0, text("a")), (2.0, text("b") + text("c")), (3.0, text("d"))]
+    made = replace(capture(pieces, head=HEAD, sent=0.5), clock="kernel")
+    found = row_from(Played(0, 0.0, 0.0, made), ASK, "chat", read(made, api="chat"))
+    assert (found.token_times, found.bounds) == ((1.0, 2.0, 2.0, 3.0), 1)
+    assert found.earliest == (1.0, 1.0, 2.0, 3.0)
+    assert is_first_value(found)
+    user = replace(made, clock="user")
+    plain = row_from(Played(0, 0.0, 0.0, user), ASK, "chat", read(user, api="chat"))
+    assert (plain.bounds, plain.earliest, is_first_value(plain)) == (4, (), False)
+    assert known([found, plain]) == Known(8, 5, 2, 1)
+    assert known([failed(0, 1.0)]) == Known(0, 0, 0, 0)
+
+
+def test_the_clock_the_share_of_bounds_and_the_selftest_are_told() -> None:
+    quote = {
+        "at": "2026-11-30T07:00:00Z",
+        "loads": [
+            {"clock": "kernel", "streams": 100, "events_a_second": 20, "valid": True,
+             "errors": {"ttft": {"all": {"p99": 0.00015}}, "gap": {"all": {"p99": None}}}},
+        ],
+    }  # fmt: skip
+    made = result([clumped(n, 0.9) for n in range(3)], quote)
+    assert list(lines(made)) == [
+        "times: clock kernel, recorder fast; 135 of 303 chunks' times are bounds (44.55%), "
+        "first tokens 0 of 3; the others are values",
+        "selftest of 2026-11-30T07:00:00Z, 100 streams × 20 events/s: p99 of the error: "
+        "ttft 0.150 ms, gap –",
+    ]
+    rows = [row(0, 1.0)]
+    user = result(rows, quote, clock="user", recorder="plain", clock_because="TLS")
+    told = list(lines(user))
+    assert told[0].startswith("times: clock user, recorder plain (not the kernel's: TLS); when a")
+    assert told[1:] == [NO_SELFTEST]
+    assert set(told) <= set(console.render(user).splitlines())
+
+
+@pytest.mark.parametrize("quote", [None, 1, [], {}, {"loads": [3, None, {"clock": "kernel"}]}])
+def test_a_quote_that_is_none_breaks_nothing(quote: Any) -> None:
+    assert len(list(lines(result([row(0, 1.0)], quote)))) == 2
+
+
+def test_gaps_of_one_read_are_between_nothing_and_both() -> None:
+    both = clumped(0, 0.02)
+    first, second, third = list(WITHIN["gap"](both))[:3]
+    assert first == pytest.approx((0.0, 0.2))
+    assert second == pytest.approx((0.0, 0.2))
+    assert third == pytest.approx((0.1, 0.1))
+    assert sum(b - a for a, b in pairwise(both.token_times)) == pytest.approx(10.0)
