@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from conformance.errors import UsageError
@@ -23,13 +23,17 @@ ENDS = ("fin", "rst")
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """`name` None: an ordinary one. `own`: on a connection of its own, closed after the answer."""
+    """`name` None: an ordinary one. `own`: on a connection of its own, closed after the answer.
+
+    `hangs_up`: after the answer, for good: no further turn is asked.
+    """
 
     name: str | None = None
     leave: Leave | None = None
     patience: float | None = None
     slow: Slow | None = None
     own: bool = False
+    hangs_up: bool = False
 
 
 ORDINARY = Client()
@@ -110,7 +114,7 @@ def _patience(rng: Random, draws: tuple[Draw, ...], how: str) -> Client:
 
 
 def _between(rng: Random, draws: tuple[Draw, ...], how: str) -> Client:
-    return Client(own=True)
+    return Client(own=True, hangs_up=True)
 
 
 def _rate(rng: Random, draws: tuple[Draw, ...], how: str) -> Client:
@@ -131,7 +135,9 @@ LEAVING = {
     "events": Way(1, _events, "events:N after that many"),
     "time": Way(1, _time, "time:SECONDS after the request"),
     "headers": Way(0, _headers, "headers, before they come"),
-    "between": Way(0, _between, "between, after the answer", ends=False),
+    "between": Way(
+        0, _between, "between, after the answer (of a turn: then the session is over)", ends=False
+    ),
 }
 READING = {
     "rate": Way(1, _rate, "rate:BYTES a second", ends=False),
@@ -166,7 +172,7 @@ class Clients:
         for group in self.groups:
             if at < group.share:
                 made = group.way.make(rng, group.draws, group.how)
-                return Client(group.name, made.leave, made.patience, made.slow, made.own)
+                return replace(made, name=group.name)
             at -= group.share
         return ORDINARY
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.reading import Reading
-from loadgen.workload import MARK_DIGITS
+from loadgen.spelling import MARK_DIGITS
 
 _MARK = re.compile(rf"(?<![0-9a-f])[0-9a-f]{{{MARK_DIGITS}}}(?![0-9a-f])")
 MOST = 100  # marks of one answer
@@ -29,12 +29,14 @@ class Crossing:
 def text_of(reading: Reading) -> str:
     """All that an answer says to people: of each choice its reasoning, content and refusal."""
     if reading.life is None:
-        return ""
+        choices = [[choice] for choice in reading.plain_choices]
+    else:
+        choices = [[piece for _, piece in choice.pieces] for choice in reading.life.choices]
     parts = [
         said
-        for choice in reading.life.choices
+        for pieces in choices
         for kind in ("reasoning", "content", "refusal")
-        for _, piece in choice.pieces
+        for piece in pieces
         if isinstance(said := getattr(piece, kind), str)
     ]
     return "".join(parts)

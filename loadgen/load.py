@@ -12,11 +12,13 @@ class Open:
     """A load that comes whether or not the server keeps up. `seconds`: how long it is offered.
 
     `indices`: of the requests at these offsets, where they are a share of a load; None: 0, 1, 2, …
+    `counted`: it ends with its last request, also where that is a later turn of a session.
     """
 
     offsets: Sequence[float]
     seconds: float
     indices: Sequence[int] | None = None
+    counted: bool = False
 
     @property
     def numbered(self) -> list[tuple[int, float]]:

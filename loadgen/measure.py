@@ -36,6 +36,9 @@ class Row:
     `bounds`: how many of `token_times` are only bounds: the chunk came then or before. `earliest`:
     of each of them, when it came at the earliest; () where all are values or nobody knows.
     `told`: the beginning of what a failed request was answered.
+    `streams` False: asked for in one piece; its `last_event` is then the answer's last byte.
+    `part`: of a mix; `turn`: of a session, from 0 on; `group`: whose prefix it shares. `attempt`:
+    0, of retries 1, 2, …; `wanted`: when the first attempt should have begun.
     """
 
     index: int
@@ -68,6 +71,12 @@ class Row:
     bounds: int | None = None
     earliest: tuple[float, ...] = ()
     ended: float | None = None
+    streams: bool = True
+    part: str | None = None
+    turn: int | None = None
+    group: int | None = None
+    attempt: int = 0
+    wanted: float | None = None
 
     @property
     def success(self) -> bool:
@@ -76,6 +85,11 @@ class Row:
     @property
     def was_sent(self) -> bool:
         return self.fate not in UNSENT
+
+    @property
+    def first_wanted(self) -> float:
+        """When it, or the attempt that it repeats, should have begun."""
+        return self.intended if self.wanted is None else self.wanted
 
     @property
     def first_token(self) -> float | None:
@@ -118,6 +132,12 @@ def row_from(played: Played, ask: Ask, api: str, reading: Reading | None = None)
         ask.output_tokens,
         ask.client.name,
         played.started,
+        streams=ask.streams,
+        part=ask.part,
+        turn=ask.turn,
+        group=ask.group,
+        attempt=ask.attempt,
+        wanted=played.wanted,
     )
     if played.capture is None:
         return row
@@ -155,7 +175,7 @@ def _measured(row: Row, played: Played, capture: Capture, reading: Reading) -> R
         first_answer=next((moment.at for chunk, moment in texts if _answers(chunk)), None),
         first_choice=choices[0] if choices else None,
         last_choice=choices[-1] if choices else None,
-        last_event=timed[-1][1].at if timed else None,
+        last_event=timed[-1][1].at if timed else _last_byte(row, fate, capture),
         token_times=tuple(moment.at for _, moment in texts),
         bounds=sum(not moment.is_value for _, moment in texts) if texts else None,
         earliest=_earliest([moment for _, moment in texts]),
@@ -187,8 +207,17 @@ def _lateness(played: Played, capture: Capture, connecting: float | None) -> flo
     return None if played.started is None else played.started - played.intended
 
 
+def _last_byte(row: Row, fate: Fate, capture: Capture) -> float | None:
+    """Of a plain answer that came whole."""
+    whole = fate in SUCCESSES and not row.streams
+    return capture.reads[-1].at if whole and capture.reads else None
+
+
 def _usage(reading: Reading) -> Json:
     """The last usage that is an object: servers that count on the way repeat it, growing."""
+    if reading.document is not None:
+        usage = member(reading.document.value, "usage")
+        return usage if isinstance(usage, dict) else None
     found = [chunk.usage for chunk in reading.chunks if chunk.kind is Kind.CHUNK]
     return next((usage for usage in reversed(found) if isinstance(usage, dict)), None)
 
@@ -229,7 +258,8 @@ def _answers(chunk: Chunk) -> bool:
 
 def _finish(reading: Reading) -> str | None:
     choices = reading.life.choices if reading.life else ()
-    reasons = [reason for choice in choices for _, reason in choice.finishes]
+    streamed = [reason for choice in choices for _, reason in choice.finishes]
+    reasons = [*streamed, *(choice.finish_reason for choice in reading.plain_choices)]
     return next((reason for reason in reasons if isinstance(reason, str)), None)
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from conformance.lifecycle import Outcome
-from conformance.reading import Reading
+from conformance.lifecycle import Close, Outcome, close_from_capture
+from conformance.reading import Form, Reading
 
 
 class Fate(Enum):
@@ -35,12 +35,13 @@ class Fate(Enum):
     OVER_LONG = "over-long"  # our bound
     LEFT = "left"  # we hung up
     DROPPED = "dropped"  # its time came and a limit of ours did not let it go
-    CANCELLED = "cancelled"  # the run was interrupted before its time
+    CANCELLED = "cancelled"  # the run was interrupted before its time, or its client had left
+    UNREACHED = "unreached"  # an earlier turn of its session failed
 
 
 SUCCESSES = frozenset({Fate.COMPLETE, Fate.COMPLETE_UNTERMINATED})
-UNSENT = frozenset({Fate.DROPPED, Fate.CANCELLED})
-# Nobody's failure: the run was interrupted.
+UNSENT = frozenset({Fate.DROPPED, Fate.CANCELLED, Fate.UNREACHED})
+# Nobody's failure: the run was interrupted, or a client of ours left.
 OURS = frozenset({Fate.LEFT, Fate.CANCELLED})
 
 
@@ -80,8 +81,36 @@ FATES: Mapping[tuple[Outcome | None, Lack], Fate] = {
 
 
 def fate_of(reading: Reading) -> Fate:
-    """The fate of one streamed request that was sent."""
+    """The fate of one request that was sent."""
+    if reading.form is Form.PLAIN and reading.asked("stream") is False:
+        return _plain_fate(reading)
     return FATES[reading.outcome, lack_of(reading)]
+
+
+# What ended a plain answer before it was whole.
+_CUT_SHORT = {
+    Close.CUT: Fate.TRUNCATED,
+    Close.STALLED: Fate.STALLED,
+    Close.LEFT: Fate.LEFT,
+    Close.BOUND: Fate.OVER_LONG,
+}
+
+
+def _plain_fate(reading: Reading) -> Fate:
+    """Of an answer that was not to be streamed: whole only with text and every finish reason."""
+    close = close_from_capture(reading.capture, reading.complete)
+    if close in _CUT_SHORT:
+        return _CUT_SHORT[close]
+    value = None if reading.document is None else reading.document.value
+    if not isinstance(value, dict):
+        return Fate.UNREADABLE if reading.body.strip() else Fate.EMPTY
+    choices = reading.plain_choices
+    if not choices:
+        return Fate.EMPTY if value.get("error") is None else Fate.ERROR_BEFORE_TOKEN
+    if not any(choice.carries for choice in choices):
+        return Fate.TOKENLESS
+    finished = all(isinstance(choice.finish_reason, str) for choice in choices)
+    return Fate.COMPLETE if finished else Fate.UNFINISHED
 
 
 def lack_of(reading: Reading) -> Lack:
@@ -96,7 +125,10 @@ def lack_of(reading: Reading) -> Lack:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """The books of a run. `of`: fate → requests, only those that occurred."""
+    """The books of a run. `of`: fate → requests, only those that occurred.
+
+    `cancelled`: turns that were not reached among them.
+    """
 
     scheduled: int
     sent: int
@@ -111,9 +143,10 @@ def sums(fates: Iterable[Fate]) -> Sums:
     """Scheduled = sent + dropped + cancelled, and sent = succeeded + failed + left."""
     counts = Counter(fates)
     scheduled = counts.total()
-    dropped, cancelled = counts[Fate.DROPPED], counts[Fate.CANCELLED]
+    dropped = counts[Fate.DROPPED]
+    cancelled = counts[Fate.CANCELLED] + counts[Fate.UNREACHED]
     succeeded = sum(counts[fate] for fate in SUCCESSES)
-    ours = dropped + sum(counts[fate] for fate in OURS)
+    ours = dropped + cancelled + counts[Fate.LEFT]
     return Sums(
         scheduled=scheduled,
         sent=scheduled - dropped - cancelled,

@@ -1,8 +1,8 @@
 """Playing a load: each request at its intended time, or whenever a client is free.
 
-One trio task a request, times from whoever records it. Every scheduled request ends in exactly
-one `Played`: what was not sent because of a limit of ours is dropped, what an interruption took is
-cancelled or, where it was under way, left.
+One trio task a unit (a request, or a session with its turns and retries), times from whoever
+records it. Every scheduled request ends in exactly one `Played`: what was not sent because of a
+limit of ours is dropped, what an interruption took is cancelled or, where it was under way, left.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import trio
 
 from conformance.capture import Capture
 from conformance.script import Exchange
+from loadgen.courses import Course, Single, Step
 from loadgen.load import Closed, Limits, Open
 from loadgen.outcome import Fate
 from loadgen.played import Played
@@ -62,7 +63,8 @@ class Player:
     """One load on one recorder. `script` makes request number i; `take` gets what became of it.
 
     `sleep` waits for the moments of the schedule, and for nothing else. `own`: does request i have
-    a connection of its own, closed after its answer?
+    a connection of its own, closed after its answer? `course`: in place of these two, where a
+    request may be followed by another; the load's indices are then those of units.
     """
 
     def __init__(
@@ -73,13 +75,13 @@ class Player:
         limits: Limits | None = None,
         sleep: Sleep = trio.sleep,
         own: Callable[[int], bool] = lambda index: False,
+        course: Course | None = None,
     ) -> None:
         self._recorder = recorder
-        self._script = script
+        self._course = course or Single(script, own)
         self._take = take
         self._limits = limits or Limits()
         self._sleep = sleep
-        self._own = own
         self._sent = 0
         self._in_flight = 0
         self._pool = _Pool(recorder)
@@ -126,26 +128,41 @@ class Player:
         self.offered.end = start + load.seconds
         try:
             async with trio.open_nursery() as nursery:
-                for index, offset in wanted:
-                    script = self._script(index)  # made while there is time
+                for unit, offset in wanted:
+                    step = self._course.first(unit)  # made while there is time
                     await self._until(start + offset)
                     due += 1
-                    self._begin(nursery, index, start + offset, script)
+                    self._begin(nursery, unit, start + offset, step)
                 await self._until(self.offered.end)
         finally:
             if due < len(wanted):
                 self.offered.end = self._recorder.now()
-            for index, offset in wanted[due:]:
-                self._take(Played(index, start + offset, unsent=Fate.CANCELLED))
+            elif load.counted and self._last is not None:
+                self.offered.end = max(self.offered.end, self._last)
+            for unit, offset in wanted[due:]:
+                self._never(unit, start + offset, Fate.CANCELLED)
 
-    def _begin(self, nursery: trio.Nursery, index: int, intended: float, script: Exchange) -> None:
-        over = self._sent >= self._limits.requests or index >= self._limits.index
-        if over or self._in_flight >= self._limits.in_flight:
-            self._take(Played(index, intended, unsent=Fate.DROPPED))
+    def _begin(self, nursery: trio.Nursery, unit: int, intended: float, step: Step) -> None:
+        if unit >= self._limits.index or self._is_full:
+            self._never(unit, intended, Fate.DROPPED)
             return
+        self._take_up(intended)
+        nursery.start_soon(self._unit, unit, intended, step)
+
+    @property
+    def _is_full(self) -> bool:
+        limits = self._limits
+        return self._sent >= limits.requests or self._in_flight >= limits.in_flight
+
+    def _take_up(self, moment: float) -> None:
+        self._last = moment
         self._sent += 1
         self._in_flight += 1
-        nursery.start_soon(self._one, index, intended, script)
+
+    def _never(self, unit: int, intended: float, fate: Fate) -> None:
+        """Nothing of the unit was sent."""
+        for index in self._course.never(unit):
+            self._take(Played(index, intended, unsent=fate))
 
     async def _until(self, moment: float) -> None:
         """Absolute, so that nothing drifts."""
@@ -164,11 +181,11 @@ class Player:
                 now = self._recorder.now()
                 if now >= self.offered.start + seconds:
                     return
-                index, begun = load.index(begun), begun + 1
-                self._last = now
-                self._sent += 1
-                self._in_flight += 1
-                await self._one(index, now, self._script(index))
+                if self._sent >= self._limits.requests:
+                    return
+                unit, begun = load.index(begun), begun + 1
+                self._take_up(now)
+                await self._unit(unit, now, self._course.first(unit))
 
         try:
             async with trio.open_nursery() as nursery:
@@ -187,25 +204,63 @@ class Player:
         fate = Fate.CANCELLED if interrupted else Fate.DROPPED
         limits = self._limits
         most = min(load.most, limits.requests, load.below(limits.index))
-        for number in range(begun, load.requests or 0) if begun >= most or interrupted else ():
-            self._take(Played(load.index(number), self.offered.end, unsent=fate))
+        over = begun >= most or self._sent >= limits.requests
+        for number in range(begun, load.requests or 0) if over or interrupted else ():
+            self._never(load.index(number), self.offered.end, fate)
 
-    # -- one request -----------------------------------------------------------------------------
+    # -- one unit --------------------------------------------------------------------------------
 
-    async def _one(self, index: int, intended: float, script: Exchange) -> None:
+    async def _unit(self, unit: int, intended: float, first: Step) -> None:
+        """Its requests, each after the one before; the first is taken up already."""
+        step, wanted, fate = first, None, None
+        try:
+            while True:
+                played = await self._one(step, intended, wanted)
+                then = self._course.then(unit, played)
+                if then is None:
+                    return
+                wanted = (intended if wanted is None else wanted) if then.again else None
+                intended, step = self._after(played) + then.after, then
+                if not await self._comes(step, intended, wanted):
+                    fate = Fate.DROPPED
+                    return
+        finally:
+            for index, own in self._course.rest(unit, fate):
+                self._take(Played(index, self._recorder.now(), unsent=own))
+
+    async def _comes(self, step: Step, intended: float, wanted: float | None) -> bool:
+        """Waits for its moment; False: a limit of ours does not let it go."""
+        unsent: Fate | None = Fate.CANCELLED
+        try:
+            # Not by `sleep`: that one waits for one at a time.
+            await trio.sleep(max(0.0, intended - self._recorder.now()))
+            unsent = Fate.DROPPED if self._is_full else None
+        finally:
+            if unsent is not None:
+                self._take(Played(step.index, intended, unsent=unsent, wanted=wanted))
+        if unsent is None:
+            self._take_up(intended)
+        return unsent is None
+
+    def _after(self, played: Played) -> float:
+        ended = None if played.capture is None else played.capture.end.at
+        return self._recorder.now() if ended is None else ended
+
+    async def _one(self, step: Step, intended: float, wanted: float | None) -> Played:
         started = self._recorder.now()
         capture = None
         try:
-            own = self._own(index)
-            connection = await (self._pool.new() if own else self._pool.take())
-            capture = await connection.exchange(script)
-            if own:
+            connection = await (self._pool.new() if step.own else self._pool.take())
+            capture = await connection.exchange(step.script)
+            if step.own:
                 connection.close()
             else:
                 self._pool.give(connection)
         finally:
             self._in_flight -= 1
-            self._take(Played(index, intended, started, capture))
+            played = Played(step.index, intended, started, capture, wanted=wanted)
+            self._take(played)
+        return played
 
     async def _watch_timer(self) -> None:
         """How late the timer wakes is how late everything else here can be."""

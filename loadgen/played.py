@@ -14,7 +14,8 @@ class Played:
 
     `intended`: when it should have begun; in a closed loop when the client was free for it.
     `started`: when the client took it up, None where it never did. `capture`: None where nothing
-    was sent, and where an interruption cut it off. `unsent`: DROPPED or CANCELLED.
+    was sent, and where an interruption cut it off. `unsent`: DROPPED, CANCELLED or UNREACHED.
+    `wanted`: of a retry, when the first attempt should have begun; else None.
     """
 
     index: int
@@ -22,3 +23,4 @@ class Played:
     started: float | None = None
     capture: Capture | None = None
     unsent: Fate | None = None
+    wanted: float | None = None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from loadgen.load import Limits
 from loadgen.courses import course_of
+from loadgen.load import Limits
 from loadgen.play import Player, Take
 from loadgen.preflight import Endpoint
 from loadgen.recording import Recording

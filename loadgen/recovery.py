@@ -15,7 +15,6 @@ from conformance.metrics import values_from
 from conformance.recorder import Recorder
 from conformance.scenarios.meter import Meter
 from conformance.script import Exchange
-from loadgen.clients import NOBODY
 from loadgen.lengths import Length
 from loadgen.measure import row_from
 from loadgen.played import Played
@@ -91,9 +90,7 @@ async def check_of(
         return None
     path = path_beside(setup.target.url)
     meter = await meter_of(recorder, setup.target, path, {}, setup.fields)
-    small = replace(
-        workload, clients=NOBODY, trace=(), input_length=ASKED[0], output_length=ASKED[1]
-    )
+    small = workload.simple(*ASKED)
     check = Check(recorder, lambda asked, i: setup.script(endpoint, asked, i), small, meter)
     await check.prepare()
     return check

@@ -99,14 +99,43 @@ def add_arrivals(group: argparse._ActionsContainer) -> None:
 def add_workload(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what is asked")
     group.add_argument(
-        "--input-tokens", metavar="SPEC", help=f"words of the prompt, about tokens: {LENGTH} (128)"
-    )
+        "--input-tokens", metavar="SPEC",
+        help=f"tokens of the prompt as usage counts them, template included: {LENGTH} (128 words)",
+    )  # fmt: skip
     group.add_argument(
         "--output-tokens", metavar="SPEC", help=f"max_tokens of each request: {LENGTH} (64)"
     )
     group.add_argument(
-        "--prompts", metavar="FILE", help='one prompt a line: text, {"prompt"} or {"messages"}'
+        "--tokenizer", metavar="HOW",
+        help="how a prompt comes to its tokens: auto (the endpoint's /tokenize, else usage), "
+        "endpoint, usage, words (one a token), or a FILE or DIR with a tokenizer.json",
+    )  # fmt: skip
+    group.add_argument(
+        "--prompts", metavar="FILE",
+        help='one prompt a line: text, {"prompt"}, {"messages"} or ShareGPT\'s {"conversations"}; '
+        "or a JSON array of these",
+    )  # fmt: skip
+    group.add_argument(
+        "--turns", metavar="SPEC",
+        help=f"sessions of so many turns, each with the answers before it: {LENGTH}; rate, "
+        "concurrency and requests then count sessions",
+    )  # fmt: skip
+    group.add_argument(
+        "--think", metavar="SPEC", help="seconds from an answer's end to the next turn (0)"
     )
+    group.add_argument(
+        "--prefix", metavar="SPEC",
+        help="SHARE%%:TOKENS:GROUPS: that share begins with one of GROUPS texts of TOKENS tokens",
+    )  # fmt: skip
+    group.add_argument(
+        "--stream", choices=("on", "off"), help="off: ask for every answer in one piece"
+    )
+    group.add_argument("--plain", metavar="SHARE", help="ask for that share in one piece")
+    group.add_argument(
+        "--mix", metavar="FILE",
+        help="YAML list of parts with name, weight, and what they ask, under the names of these "
+        "options; figures of each part",
+    )  # fmt: skip
 
 
 def _add_clients(parser: argparse.ArgumentParser) -> None:
@@ -117,6 +146,10 @@ def _add_clients(parser: argparse.ArgumentParser) -> None:
     for flag, ways in (("--leave", LEAVING), ("--read", READING)):
         said = " · ".join(way.said for way in ways.values())
         group.add_argument(flag, metavar="SPEC", action="append", default=[], help=said)
+    group.add_argument(
+        "--retry", metavar="TIMES:SECONDS",
+        help="who runs out of patience before the first byte asks again, so long after",
+    )  # fmt: skip
 
 
 def add_gates(parser: argparse.ArgumentParser) -> None:

@@ -18,15 +18,15 @@ from conformance.script import Bounds, Clocks, Exchange
 from conformance.specs import known_cases
 from conformance.target import Target, parse_header, parse_url, request_bytes
 from loadgen import arrivals, traces
-from loadgen.clients import parse_clients
-from loadgen.lengths import parse_length
+from loadgen.asking import wants_lengths, words_of, workload_from_args
 from loadgen.load import Closed, Limits, Open
 from loadgen.looking import Checks, checks_of, parse_gates
 from loadgen.preflight import Endpoint
 from loadgen.slo import Slo, parse_slo
-from loadgen.workload import INPUT, OUTPUT, Workload, load_prompts
+from loadgen.workload import Ask, Workload
 
 AUTO, NONE = "auto", "none"  # of --metrics
+EVERY = 1.0  # seconds between two looks at them
 CONNECT = 10.0  # seconds
 DESCRIPTORS_OF_OURS = 64
 # An answer's body may have that many bytes, and so many more for each token it may have.
@@ -72,28 +72,35 @@ class Setup:
     paced: bool = True
     solo: int | None = None
     captures: str | None = None
+    tokenizer: str | None = None  # None: nobody said how many tokens a prompt should have
     metrics: str = AUTO
     metrics_target: Target | None = None
     metrics_door: Door | None = None
+    every: float = EVERY
 
     def for_model(self, model: str) -> Workload:
         return replace(self.workload, model=model)
 
     def script(self, endpoint: Endpoint, workload: Workload, index: int) -> Exchange:
         """Request number `index` on the wire."""
-        ask = workload.ask(index)
-        accept = "text/event-stream"
+        return self.exchange(endpoint, workload.ask(index))
+
+    def exchange(self, endpoint: Endpoint, ask: Ask) -> Exchange:
+        """One request on the wire."""
+        accept = "text/event-stream" if ask.streams else "application/json"
+        # Of a plain answer nothing comes before all of it is there.
+        whole = replace(self.clocks, first_byte=self.clocks.total)
         request = request_bytes(
             self.target, endpoint.path, ask.body, secrets=self.fields, accept=accept
         )
         bounds = Bounds(body=BODY + BODY_A_TOKEN * (ask.output_tokens or 0))
         return Exchange(
             (request,),
-            events=True,
+            events=ask.streams,
             leave=ask.client.leave,
             slow=ask.client.slow,
             patience=ask.client.patience,
-            clocks=self.clocks,
+            clocks=self.clocks if ask.streams else whole,
             bounds=bounds,
         )
 
@@ -106,7 +113,7 @@ def setup_from_args(
     key = api_key(args, target, environment)
     trace = traces.load(Path(args.trace)) if args.trace else ()
     load, steady = _load(args, trace)
-    workload = _workload(args, trace)
+    workload = workload_from_args(args, trace)
     gates = parse_gates(args.checks)
     known = known_cases() if gates else ()
     elsewhere = None if args.metrics in (AUTO, NONE) else Target(parse_url(args.metrics))
@@ -118,7 +125,7 @@ def setup_from_args(
         steady=steady,
         warmup=args.warmup,
         workload=workload,
-        described=_described(args, load),
+        described={**_described(args, load), **words_of(args, workload)},
         checks=checks_of(known, gates, args.api),
         gates=gates,
         slos=tuple(parse_slo(text) for text in args.slo),
@@ -134,6 +141,7 @@ def setup_from_args(
         clock=_clock(args),
         solo=args.solo,
         captures=args.captures,
+        tokenizer=(args.tokenizer or AUTO) if wants_lengths(args, workload) else None,
         metrics=args.metrics,
         metrics_target=elsewhere,
         metrics_door=door_from_args(args, elsewhere.url, environment) if elsewhere else None,
@@ -141,19 +149,23 @@ def setup_from_args(
 
 
 def _within(most: int | None, workload: Workload, load: Open | Closed) -> float:
-    """How many of the first requests may cost so many tokens: those of the prompt as asked for
-    (those of a file are not known) and max_tokens."""
+    """How many of the first requests, or sessions, may cost so many tokens, retries included: those
+    of the prompt as asked for (those of a file are not known) and max_tokens."""
     if most is None:
         return float("inf")
     count = len(load.offsets) if isinstance(load, Open) else load.most
-    index = 0
-    while index < count:
-        ask = workload.ask(index)
-        most -= (ask.input_tokens or 0) + (ask.output_tokens or 0)
+    unit = 0
+    while unit < count:
+        most -= sum(_cost(workload, workload.ask(index)) for index in workload.indices(unit))
         if most < 0:
             break
-        index += 1
-    return index
+        unit += 1
+    return unit
+
+
+def _cost(workload: Workload, ask: Ask) -> int:
+    attempts = 1 if ask.client.patience is None else workload.attempts
+    return attempts * ((ask.input_tokens or 0) + (ask.output_tokens or 0))
 
 
 def _clock(args: argparse.Namespace) -> str | None:
@@ -168,25 +180,6 @@ def _target(args: argparse.Namespace) -> Target:
     headers = tuple(parse_header(text) for text in args.header)
     return Target(
         parse_url(args.url), model=args.model, headers=headers, api_key_env=args.api_key_env
-    )
-
-
-def _workload(args: argparse.Namespace, trace: tuple[traces.Arrival, ...]) -> Workload:
-    if args.prompts and args.input_tokens:
-        raise UsageError("--input-tokens is for generated prompts, --prompts brings its own")
-    length = args.input_tokens
-    return Workload(
-        api=args.api,
-        model=args.model or "",
-        seed=args.seed,
-        input_length=parse_length(length, "--input-tokens") if length else INPUT,
-        output_length=(
-            parse_length(args.output_tokens, "--output-tokens") if args.output_tokens else OUTPUT
-        ),
-        prompts=load_prompts(Path(args.prompts), args.api) if args.prompts else (),
-        trace=trace,
-        clients=parse_clients(args.leave, args.read),
-        greedy=args.solo is not None,
     )
 
 
@@ -211,7 +204,8 @@ def _trace(args: argparse.Namespace, trace: tuple[traces.Arrival, ...]) -> Open:
     offsets = tuple(each.at for each in trace if each.at < upto)[: args.requests]
     if not offsets:
         raise UsageError(f"--trace {args.trace}: no request lies within the time")
-    return Open(offsets, args.duration or max(offsets[-1], 1e-3))
+    seconds = args.duration or max(offsets[-1], 1e-3)
+    return Open(offsets, seconds, counted=not args.duration)
 
 
 def _drawn(args: argparse.Namespace) -> Open:
@@ -229,7 +223,8 @@ def _drawn(args: argparse.Namespace) -> Open:
     if not args.requests:
         raise UsageError("--rate needs --duration or --requests")
     found = arrivals.for_requests(process, args.rate, args.requests, args.seed)
-    return Open(found, max(found[-1], (args.requests - 1) / args.rate, 1e-3))
+    seconds = max(found[-1], (args.requests - 1) / args.rate, 1e-3)
+    return Open(found, seconds, counted=True)
 
 
 def _described(args: argparse.Namespace, load: Open | Closed) -> dict[str, Json]:
@@ -244,10 +239,6 @@ def _described(args: argparse.Namespace, load: Open | Closed) -> dict[str, Json]
         "duration": args.duration,
         "requests": args.requests,
         "warmup": args.warmup,
-        "input_tokens": None if args.prompts else args.input_tokens or str(INPUT),
-        "input_tokens_by": None if args.prompts else "one English word a token",
-        "output_tokens": args.output_tokens or str(OUTPUT),
-        "prompts": args.prompts,
         "leave": list(args.leave) or None,
         "read": list(args.read) or None,
         "temperature": 0 if args.solo else None,

@@ -25,7 +25,7 @@ from loadgen.versions import version
 SPARE = 1.2  # times the requests that the rarest percentile asks for
 UNSAID = {
     **dict.fromkeys(("concurrency", "stages", "trace", "requests", "solo", "max_requests")),
-    **dict.fromkeys(("max_tokens_total", "captures")),
+    **dict.fromkeys(("max_tokens_total", "captures", "retry")),
     "leave": (),
     "read": (),
     "metrics": "none",

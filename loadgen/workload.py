@@ -1,47 +1,41 @@
 """What each request asks: request number i is a function of the seed and i alone. Pure.
 
-Only fields of the published API are sent: strict servers refuse others. Without a tokenizer a
-generated prompt has one short English word for each token it should have; what it really cost is
-what the server's usage says.
+Only fields of the published API are sent: strict servers refuse others. How a prompt comes to its
+tokens is `spelling`'s; what it really cost is what the server's usage says.
+
+What is played in one place, one request after another, is a unit: a request with its retries, or a
+session with its turns and theirs. Every unit has the same number of indices, whether it uses them
+or not: unit u begins with index u · stride.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from random import Random
 
 from conformance.capture import Json
 from conformance.dossier import CHAT
-from conformance.errors import SpecError, UsageError
-from loadgen.clients import NOBODY, ORDINARY, Client, Clients
+from loadgen.clients import NOBODY, ORDINARY, Client, Clients, Draw
 from loadgen.lengths import Length
+from loadgen.parts import INPUT, NO_WAIT, OUTPUT, Part, Prefix, Retry
+from loadgen.prompts import Conversation, Prompt
+from loadgen.spelling import PLAIN_WORDS, Spelling, mark_of
 from loadgen.traces import Arrival
-
-MOST_PROMPTS = 1_000_000
-MARK_DIGITS = 12  # hexadecimal ones
-INPUT, OUTPUT = Length("fixed", 128), Length("fixed", 64)
-FILE_AT_MOST = 256 << 20  # bytes
-# Common words that byte-pair vocabularies mostly hold whole, with their space.
-_WORDS = """\
-time year people way day man thing woman life child world school state family student group
-country problem hand part place case week company system program question work number night
-point home water room mother area money story fact month lot right study book eye job word
-business issue side kind head house service friend father power hour game line end member law
-car city name team minute idea body back parent face level office door health person art war
-party result change morning reason research girl guy moment air teacher force education"""
-WORDS = tuple(_WORDS.split())
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
     """One request. Tokens are what was meant, None where nothing was said.
 
-    `mark`: text that stands in no other request's prompt. `body`: the JSON as it is sent.
-    `prompt_hash`: the first 16 hex digits of SHA-256 over the prompt's JSON.
+    `mark`: text that stands in no other unit's prompt. `body`: the JSON as it is sent.
+    `prompt_hash`: the first 16 hex digits of SHA-256 over the prompt's JSON, answers left out.
+    `input_tokens`: of a later turn what it is at most, with answers as long as they may be.
+    `turn`: from 0 on, None where it is no session's. `group`: of the shared prefix. `attempt`: 0,
+    then 1, 2, … for retries.
     """
 
     index: int
@@ -51,13 +45,49 @@ class Ask:
     output_tokens: int | None = None
     mark: str | None = None
     client: Client = ORDINARY
+    streams: bool = True
+    part: str | None = None
+    turn: int | None = None
+    group: int | None = None
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an index stands: which unit, which of its turns, which attempt at it."""
+
+    unit: int
+    turn: int = 0
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One request or session as it was drawn."""
+
+    number: int
+    part: Part
+    turns: int = 1
+    group: int | None = None
+    streams: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """What a user says next; `messages` None for a bare text."""
+
+    messages: list[Json]
+    text: str | None
+    wanted: int | None
+    limit: int
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
     """What to ask. `prompts`: as a file gave them, used in turn; empty: generated ones.
 
-    `greedy`: at temperature 0, so that an endpoint may repeat itself.
+    `greedy`: at temperature 0, so that an endpoint may repeat itself. `turns`, `prefix`, `plain`:
+    as for a Part. `mix`: parts in place of what is said here of lengths, prompts, prefix, turns.
     """
 
     api: str
@@ -65,55 +95,213 @@ class Workload:
     seed: int | str
     input_length: Length = INPUT
     output_length: Length = OUTPUT
-    prompts: tuple[Json, ...] = ()
+    prompts: tuple[Prompt, ...] = ()
     trace: tuple[Arrival, ...] = ()
     clients: Clients = NOBODY
     greedy: bool = False
+    by_answers: bool = False
+    prefix: Prefix | None = None
+    turns: Length | None = None
+    think: Draw = NO_WAIT
+    plain: float = 0.0
+    mix: tuple[Part, ...] = ()
+    retry: Retry | None = None
+    spelling: Spelling = PLAIN_WORDS
 
-    def ask(self, index: int) -> Ask:
-        """Request number `index`, the same whenever and wherever it is made."""
-        rng = Random(f"{self.seed}:request:{index}")
-        wanted, limit = self.input_length.draw(rng), self.output_length.draw(rng)
-        if self.trace:
-            arrival = self.trace[index % len(self.trace)]
-            wanted = wanted if arrival.input_tokens is None else arrival.input_tokens
-            limit = limit if arrival.output_tokens is None else max(1, arrival.output_tokens)
-        if self.prompts:
-            return self._asked(index, self.prompts[index % len(self.prompts)], None, limit, None)
-        mark = f"{rng.getrandbits(4 * MARK_DIGITS):0{MARK_DIGITS}x}"
-        return self._asked(index, _generated(rng, mark, wanted), wanted, limit, mark)
+    def simple(self, input_length: Length, output_length: Length) -> Workload:
+        """The same for ordinary clients, each with one streamed request of these lengths."""
+        return Workload(
+            self.api, self.model, self.seed, input_length, output_length, greedy=self.greedy
+        )
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return self.mix or (
+            Part(
+                input_length=self.input_length,
+                output_length=self.output_length,
+                prompts=self.prompts,
+                prefix=self.prefix,
+                turns=self.turns,
+                think=self.think,
+                plain=self.plain,
+                by_answers=self.by_answers,
+            ),
+        )
+
+    # -- units -----------------------------------------------------------------------------------
+
+    @property
+    def attempts(self) -> int:
+        """At a turn, at most."""
+        return 1 + (self.retry.most if self.retry else 0)
+
+    @property
+    def stride(self) -> int:
+        """Indices of a unit."""
+        return max(part.most_turns for part in self.parts) * self.attempts
 
     def unit(self, index: int) -> int:
-        """What request `index` belongs to and is played with, in one place: itself."""
-        return index
+        """What request `index` belongs to and is played with, in one place."""
+        return index // self.stride
 
-    def _asked(
-        self, index: int, prompt: Json, wanted: int | None, limit: int, mark: str | None
-    ) -> Ask:
-        member = _member(self.api, prompt)
+    def place(self, index: int) -> Place:
+        """Raises nothing: every index from 0 on has one, though it may never be used."""
+        stride = self.stride
+        if stride == 1:
+            return Place(index)
+        number, rest = divmod(index, stride)
+        return Place(number, *divmod(rest, self.attempts))
+
+    def index(self, place: Place) -> int:
+        return place.unit * self.stride + place.turn * self.attempts + place.attempt
+
+    def drawn(self, number: int) -> Unit:
+        """Unit number so and so."""
+        parts = self.parts
+        part = parts[0]
+        if not (self.mix or part.prefix or part.turns or part.plain):
+            return Unit(number, part)
+        rng = Random(f"{self.seed}:unit:{number}")
+        if self.mix:
+            part = rng.choices(parts, [each.weight for each in parts])[0]
+        turns = part.turns_of(rng)
+        group = None if part.prefix is None else part.prefix.group(rng)
+        streams = rng.random() * 100 >= part.plain
+        if part.prompts:
+            given = part.prompts[number % len(part.prompts)]
+            turns = min(turns, len(given.asked)) if isinstance(given, Conversation) else turns
+        return Unit(number, part, turns, group, streams)
+
+    def indices(self, number: int) -> list[int]:
+        """Of the first attempts at every turn of a unit: what is scheduled before anybody knows."""
+        turns = self.drawn(number).turns
+        return [self.index(Place(number, turn)) for turn in range(turns)]
+
+    def think_time(self, index: int) -> float:
+        """Seconds between the answer before and this turn."""
+        draw = self.drawn(self.place(index).unit).part.think
+        return draw.draw(Random(f"{self.seed}:think:{index}"))
+
+    def retry_wait(self, index: int) -> float:
+        """Seconds between giving up and this attempt."""
+        rng = Random(f"{self.seed}:retry:{index}")
+        return 0.0 if self.retry is None else self.retry.wait.draw(rng)
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def ask(self, index: int, said: Sequence[str] = ()) -> Ask:
+        """Request number `index`, the same whenever and wherever it is made.
+
+        `said`: the answers to the turns before it, which alone the seed does not know.
+        """
+        place = self.place(index)
+        unit = self.drawn(place.unit)
+        mark = None if unit.part.prompts else mark_of(self.seed, unit.number)
+        turns = [self._turn(unit, turn, mark) for turn in range(place.turn + 1)]
+        shared = self._shared(unit)
+        limit = turns[-1].limit
+        wanted = _sum([each.wanted for each in turns])
+        if wanted is not None:
+            wanted += 0 if shared is None else shared[1]
+            wanted += sum(each.limit for each in turns[:-1])
         body: dict[str, Json] = {
             "model": self.model,
-            **member,
+            **self._member(turns, shared, said),
             "max_tokens": limit,
-            "stream": True,
-            "stream_options": {"include_usage": True},
+            "stream": unit.streams,
+            **({"stream_options": {"include_usage": True}} if unit.streams else {}),
             **({"temperature": 0} if self.greedy else {}),
         }
-        client = self.clients.of(self.seed, index)
-        return Ask(index, _json(body), hash_of(member), wanted, limit, mark, client)
+        return Ask(
+            index,
+            _json(body),
+            hash_of(self._member(turns, shared, ())),
+            wanted,
+            limit,
+            mark,
+            self.clients.of(self.seed, self.index(replace(place, attempt=0))),
+            unit.streams,
+            unit.part.name,
+            None if unit.part.turns is None else place.turn,
+            unit.group,
+            place.attempt,
+        )
+
+    def _turn(self, unit: Unit, turn: int, mark: str | None) -> _Turn:
+        index = self.index(Place(unit.number, turn))
+        rng = Random(f"{self.seed}:request:{index}")
+        part = unit.part
+        wanted, limit = part.input_length.draw(rng), part.output_length.draw(rng)
+        if self.trace and not turn:
+            arrival = self.trace[unit.number % len(self.trace)]
+            wanted = wanted if arrival.input_tokens is None else arrival.input_tokens
+            limit = limit if arrival.output_tokens is None else max(1, arrival.output_tokens)
+        if part.prompts:
+            return _given(part, unit, turn, limit)
+        words = self.spelling.text(rng, wanted - self.spelling.constant)
+        # Behind the mark no two prompts share anything that a cache could know.
+        marked = [] if turn else [f"[{mark}]"]
+        text = " ".join([*marked, *([words] if words else [])])
+        return _Turn([{"role": "user", "content": text}], text, wanted, limit)
+
+    def _shared(self, unit: Unit) -> tuple[str, int] | None:
+        """The prefix of the unit's group, and its tokens."""
+        if unit.group is None or unit.part.prefix is None:
+            return None
+        name = f"{self.seed}:prefix:{unit.part.name or ''}:{unit.group}"
+        return _prefix(name, unit.part.prefix.tokens, self.spelling)
+
+    def _member(
+        self, turns: Sequence[_Turn], shared: tuple[str, int] | None, said: Sequence[str]
+    ) -> dict[str, Json]:
+        """The prompt as the API spells it."""
+        if self.api != CHAT:
+            own = turns[-1].text or ""
+            return {"prompt": own if shared is None else f"{shared[0]} {own}"}
+        system: list[Json] = []
+        if shared is not None:
+            system = [{"role": "system", "content": shared[0]}]
+        return {"messages": [*system, *_talk(turns, said)]}
 
 
-def _generated(rng: Random, mark: str, words: int) -> str:
-    """The mark comes first, so that no two prompts share a prefix that a cache could know."""
-    return " ".join([f"[{mark}]", *rng.choices(WORDS, k=words)])
+def _talk(turns: Sequence[_Turn], said: Sequence[str]) -> Iterator[Json]:
+    for number, turn in enumerate(turns):
+        yield from turn.messages
+        if number < min(len(said), len(turns) - 1):
+            yield {"role": "assistant", "content": said[number]}
 
 
-def _member(api: str, prompt: Json) -> dict[str, Json]:
-    """The prompt as the API spells it."""
-    if api == CHAT:
-        text = isinstance(prompt, str)
-        return {"messages": [{"role": "user", "content": prompt}] if text else prompt}
-    return {"prompt": prompt}
+def _given(part: Part, unit: Unit, turn: int, limit: int) -> _Turn:
+    """From the file: a turn of the unit's conversation, or one prompt after another."""
+    prompt = part.prompts[unit.number % len(part.prompts)]
+    if isinstance(prompt, Conversation):
+        text = prompt.asked[turn]
+        own = prompt.limit(turn) if part.by_answers else None
+        system: list[Json] = []
+        if prompt.system is not None and not turn:
+            system = [{"role": "system", "content": prompt.system}]
+        messages: list[Json] = [*system, {"role": "user", "content": text}]
+        return _Turn(messages, text, None, own or limit)
+    if turn:
+        prompt = part.prompts[(unit.number * part.most_turns + turn) % len(part.prompts)]
+    if isinstance(prompt, Conversation):
+        prompt = prompt.asked[0]
+    if isinstance(prompt, str):
+        return _Turn([{"role": "user", "content": prompt}], prompt, None, limit)
+    return _Turn(prompt if isinstance(prompt, list) else [], None, None, limit)
+
+
+@lru_cache(maxsize=1024)
+def _prefix(name: str, length: Length, spelling: Spelling) -> tuple[str, int]:
+    rng = Random(name)
+    tokens = length.draw(rng)
+    return spelling.text(rng, tokens - spelling.prefix), tokens
+
+
+def _sum(wanted: Sequence[int | None]) -> int | None:
+    known = [each for each in wanted if each is not None]
+    return sum(known) if len(known) == len(wanted) else None
 
 
 def hash_of(prompt: Mapping[str, Json]) -> str:
@@ -123,41 +311,3 @@ def hash_of(prompt: Mapping[str, Json]) -> str:
 
 def _json(value: Json) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode("ascii")
-
-
-def load_prompts(path: Path, api: str) -> tuple[Json, ...]:
-    """One prompt a line: text, or JSON `{"prompt": …}` or, for chat, `{"messages": […]}`.
-
-    Raises SpecError and UsageError.
-    """
-    try:
-        if path.stat().st_size > FILE_AT_MOST:
-            raise UsageError(f"{path}: expected at most {FILE_AT_MOST >> 20} MiB")
-        text = path.read_text(encoding="utf-8-sig", errors="replace")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
-    return parse_prompts(text.split("\n"), api, str(path))
-
-
-def parse_prompts(lines: Sequence[str], api: str, name: str) -> tuple[Json, ...]:
-    """The same from lines; empty ones are left out."""
-    numbered = [(n, line.rstrip("\r")) for n, line in enumerate(lines, 1) if line.strip()]
-    if not 1 <= len(numbered) <= MOST_PROMPTS:
-        raise UsageError(f"{name}: expected 1 to {MOST_PROMPTS} prompts, got {len(numbered)}")
-    return tuple(_prompt(line, api, name, number) for number, line in numbered)
-
-
-def _prompt(line: str, api: str, name: str, number: int) -> Json:
-    if not line.lstrip().startswith("{"):
-        return line
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        raise SpecError(name, number, "line", "expected text or one JSON object") from None
-    prompt, messages = value.get("prompt"), value.get("messages")
-    if isinstance(prompt, str) and prompt:
-        return prompt
-    if api == CHAT and isinstance(messages, list) and messages:
-        return messages
-    other = " or messages" if api == CHAT else ""
-    raise SpecError(name, number, "prompt", f"expected text{other} that is not empty")

@@ -46,6 +46,7 @@ OURS: Mapping[str, tuple[str, ...]] = {
         "conformance.reach",
         "conformance.masking",
         "conformance.strictjson",
+        "conformance.plainyaml",
         "conformance.report.escape",
         # Exchanges of a load are kept in the one format that `conformance judge` reads.
         "conformance.storage",
@@ -120,6 +121,11 @@ UNREACHED: Mapping[str, tuple[str, ...]] = {
         (
             "loadgen.arrivals",
             "loadgen.workload",
+            "loadgen.spelling",
+            "loadgen.prompts",
+            "loadgen.parts",
+            "loadgen.mixes",
+            "loadgen.courses",
             "loadgen.outcome",
             "loadgen.measure",
             "loadgen.summary",

@@ -31,7 +31,7 @@ def test_there_are_five_ways_to_leave_and_three_to_read() -> None:
         ("100%:time:1.5:rst", "", Client("leave time rst", Leave("rst", seconds=1.5))),
         ("100%:headers:rst", "", Client("leave headers rst", Leave("rst", events=0))),
         ("100%:headers:fin", "", Client("leave headers fin", Leave("fin", events=0))),
-        ("100%:between", "", Client("leave between", own=True)),
+        ("100%:between", "", Client("leave between", own=True, hangs_up=True)),
         ("", "100%:rate:500", Client("read rate", slow=Slow(rate=500, buffer=BUFFER), own=True)),
         ("", "100%:burst:2", Client("read burst", slow=Slow(every=2, buffer=BUFFER), own=True)),
         (

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from conformance.errors import SpecError, UsageError
 from loadgen.lengths import Length, parse_length
+from loadgen.prompts import load_prompts, parse_prompts
 from loadgen.traces import Arrival
-from loadgen.workload import Workload, load_prompts, parse_prompts
+from loadgen.workload import Workload
 
 CHAT_LOAD = Workload("chat", "m", seed=3)
 
