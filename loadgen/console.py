@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tabulate import tabulate
 
 from conformance.report.escape import excerpt, terminal
-from loadgen import provenance
+from loadgen import crew, provenance
 from loadgen.bounds import Limits
 from loadgen.groups import bands
 from loadgen.looking import judged_failures
@@ -133,6 +133,8 @@ def _failures(result: Result) -> Iterator[str]:
 
 def _checks(result: Result) -> Iterator[str]:
     tally = result.tally
+    if result.crew is not None:
+        yield from crew.lines(result.crew)
     if result.served is not None:
         yield from told_by_server(result.served, result.rows)
     for each in tally.crossed[:CROSSED_SHOWN]:

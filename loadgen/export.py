@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from conformance.capture import Json
 from conformance.report.escape import excerpt, terminal
+from loadgen import crew
 from loadgen.bounds import SAID, Limits
 from loadgen.crosstalk import Solo
 from loadgen.formulas import METRICS
@@ -49,6 +50,7 @@ def document(result: Result, version: str) -> dict[str, Json]:
         **_books(result),
         **_figures(result.summary),
         "selftest": result.selftest,
+        "workers": None if result.crew is None else crew.document(result.crew),
         "server": None if result.served is None else _served(result.served, result.rows),
         "solo": None if result.solo is None else _solo(result.solo),
         "clients": [_band(each) for each in bands(result.measured)],

@@ -15,6 +15,7 @@ from typing import Any
 
 from conformance.errors import UsageError
 from conformance.findings import Level, Verdict
+from loadgen import crew
 from loadgen.crosstalk import Crossing, Solo
 from loadgen.export import SCHEMA, TOOL
 from loadgen.looking import Breach, Tally, Told
@@ -89,6 +90,7 @@ def _result(run: Document) -> Result:
         served=None if run.get("server") is None else _served(run["server"]),
         solo=None if run.get("solo") is None else _solo(run["solo"]),
         selftest=run.get("selftest"),
+        crew=None if run.get("workers") is None else crew.loaded(run["workers"]),
         recovery=None if run.get("recovery") is None else _recovery(run["recovery"]),
     )
 

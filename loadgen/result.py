@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.capture import Json
+from loadgen.crew import Crew
 from loadgen.crosstalk import Solo
 from loadgen.looking import Tally
 from loadgen.measure import Row
@@ -45,6 +46,7 @@ class Failure:
 class Result:
     """One run. `failed`: failures and broken streams among all requests that were sent.
 
+    `complete`: played to its end, and all of it is known. `crew`: who played it, None: one process.
     `selftest`: what `selftest_record.quoted` said of the machine that it ran on.
     """
 
@@ -65,6 +67,7 @@ class Result:
     solo: Solo | None = None
     served: Served | None = None
     selftest: Json = None
+    crew: Crew | None = None
 
     @property
     def measured(self) -> tuple[Row, ...]:
@@ -92,7 +95,10 @@ def exit_of(results: Iterable[Result]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What the command hands over once everything was sent and looked at."""
+    """What the command hands over once everything was sent and looked at.
+
+    `lags`: of the worker whose timer woke latest, where there are several.
+    """
 
     target: Target
     load: Mapping[str, Json]
@@ -107,6 +113,7 @@ class Ran:
     solo: Solo | None = None
     served: Served | None = None
     selftest: Json = None
+    crew: Crew | None = None
 
 
 def result_of(ran: Ran, slos: Sequence[Slo], most: int, allowed: str) -> Result:
@@ -116,15 +123,17 @@ def result_of(ran: Ran, slos: Sequence[Slo], most: int, allowed: str) -> Result:
     measured = [row for row in ran.rows if ran.window.holds(row.intended)]
     judged = tuple(judge_slo(slo, measured, summary.good, broken) for slo in slos)
     found = doubts(measured, ran.lags, judged, steady=ran.steady)
+    lost = () if ran.crew is None else ran.crew.doubts
+    interrupted = () if ran.complete else (INTERRUPTED,)
     failed = sum(is_failed(row, broken) for row in ran.rows)
     return Result(
         target=ran.target,
         load=ran.load,
-        complete=ran.complete,
+        complete=ran.complete and not lost,
         rows=tuple(ran.rows),
         summary=summary,
         judged=judged,
-        doubts=found if ran.complete else (*found, INTERRUPTED),
+        doubts=(*found, *lost, *interrupted),
         failures=tuple(failures(ran.rows)),
         tally=ran.tally,
         gates=ran.gates,
@@ -135,6 +144,7 @@ def result_of(ran: Ran, slos: Sequence[Slo], most: int, allowed: str) -> Result:
         solo=ran.solo,
         served=ran.served,
         selftest=ran.selftest,
+        crew=ran.crew,
     )
 
 

@@ -34,6 +34,8 @@ REASONS = {
     "token_mismatch": "in more than 1 % of the succeeded requests usage says more tokens than were "
     "allowed, or fewer than there are chunks with text",
     "interrupted": "the schedule was not played to its end",
+    "worker_lost": "one of the workers died, failed or said nothing for too long; what it has not "
+    "told is in no figure",
 }
 
 
