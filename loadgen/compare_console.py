@@ -38,7 +38,7 @@ class Comparison:
             if run.doubts
         ]
         if self.units is None:
-            out.append("too few independent blocks: load longer, or --repeat 4 and more")
+            out.append("too few independent blocks: load longer, or --repeat 6 and more")
         return tuple(dict.fromkeys(out))
 
     @property

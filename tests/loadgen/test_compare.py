@@ -118,10 +118,20 @@ def test_a_block_is_at_least_ten_request_times_long() -> None:
     assert len(found.first) >= BLOCKS_AT_LEAST
 
 
-def test_four_runs_on_either_side_are_units_themselves() -> None:
-    found = units_of([run(n) for n in range(4)], [run(n) for n in range(4, 9)])
+def test_six_runs_on_either_side_are_units_themselves_and_can_be_told_apart() -> None:
+    runs = [run(2 * n) for n in range(6)], [run(2 * n + 1, 1.5) for n in range(7)]
+    found = units_of(*runs)
     assert found is not None
-    assert (found.kind, len(found.first), len(found.second)) == ("run", 4, 5)
+    assert (found.kind, len(found.first), len(found.second)) == ("run", 6, 7)
+    assert told(differences(found, 7, splits=999), "ttft mean").change is Change.WORSE
+
+
+def test_five_runs_are_cut_into_blocks_for_as_units_they_could_not_be_told_apart() -> None:
+    runs = [run(2 * n) for n in range(5)], [run(2 * n + 1, 1.5) for n in range(5)]
+    found = units_of(*runs)
+    assert found is not None
+    assert found.kind == "block"
+    assert told(differences(found, 7, splits=FEW), "ttft mean").change is Change.WORSE
 
 
 def test_blocks_that_drift_are_alike() -> None:
