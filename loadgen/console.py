@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tabulate import tabulate
 
 from conformance.report.escape import excerpt, terminal
-from loadgen import crew, provenance
+from loadgen import crew, provenance, strata
 from loadgen.bounds import Limits
 from loadgen.groups import bands
 from loadgen.looking import judged_failures
@@ -34,6 +34,7 @@ def render(result: Result) -> str:
         _latencies(result),
         "",
         *_clients(result),
+        *strata.lines(result.strata, ms),
         *provenance.lines(result),
         *rates(result),
         *_failures(result),

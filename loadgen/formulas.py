@@ -21,7 +21,7 @@ class Metric:
 
     `pooled`: a request gives several. `between`: it needs two chunks with text, so that a request
     with fewer has nothing to be missed. `clients`: it is the client's own, and says nothing of what
-    became of the request.
+    became of the request. `streams`: a plain answer has no such thing.
     """
 
     name: str
@@ -30,6 +30,7 @@ class Metric:
     pooled: bool = False
     between: bool = False
     clients: bool = False
+    streams: bool = False
 
     @property
     def adjusts(self) -> bool:
@@ -58,8 +59,12 @@ _INSTANTS = {
     "first-event": ("first_event", "first event with data, whatever it holds"),
     "ttft": ("first_token", "first chunk with non-empty content, reasoning, refusal or tool call"),
     "first-answer": ("first_answer", "first chunk with non-empty content, refusal or tool call"),
-    "e2e": ("last_event", "last event of the stream, the sentinel included"),
+    "e2e": (
+        "last_event",
+        "last event of the stream, the sentinel included, or last byte of a plain answer",
+    ),
 }
+_OF_ANY_ANSWER = ("ttfb", "e2e")
 _ORIGINS = {"intended": ("", "intended start"), "sent": ("@sent", "last byte of the request sent")}
 
 
@@ -69,6 +74,7 @@ def _latencies() -> list[Metric]:
             name + suffix,
             f"read of the {words} − {said}",
             _instant(name, origin, attribute),
+            streams=name not in _OF_ANY_ANSWER,
         )
         for name, (attribute, words) in _INSTANTS.items()
         for origin, (suffix, said) in _ORIGINS.items()
@@ -83,15 +89,24 @@ METRICS: Mapping[str, Metric] = {
     metric.name: metric
     for metric in (
         *_latencies(),
-        Metric("tpot", _TPOT, _single("tpot"), between=True),
+        Metric(
+            "ttft@first",
+            f"read of the {_INSTANTS['ttft'][1]} − intended start of the first try",
+            _instant("ttft@first", "first_wanted", "first_token"),
+            streams=True,
+        ),
+        Metric("tpot", _TPOT, _single("tpot"), between=True, streams=True),
         Metric(
             "gap",
             "time between neighbouring chunks with text, of all requests; 0 within one read",
             attrgetter("gaps"),
             pooled=True,
             between=True,
+            streams=True,
         ),
-        Metric("stall", "the longest gap of a request", _single("stall"), between=True),
+        Metric(
+            "stall", "the longest gap of a request", _single("stall"), between=True, streams=True
+        ),
         Metric(
             "connect",
             "connected − taken up, of new connections",

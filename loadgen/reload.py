@@ -129,7 +129,7 @@ def _gauges(stored: Document | None) -> dict[str, float] | None:
 
 _NEEDED = {field.name for field in fields(Row) if field.default is MISSING}
 _KNOWN = {field.name for field in fields(Row)}
-_TEXT = ("prompt_hash", "finish", "detail", "client", "answer_hash")
+_TEXT = ("prompt_hash", "finish", "detail", "client", "answer_hash", "part")
 
 
 def _row(stored: Document) -> Row:

@@ -15,6 +15,7 @@ from loadgen.outcome import OURS, Fate
 from loadgen.recovered import Recovery
 from loadgen.server_metrics import Served
 from loadgen.slo import Judged, Met, Slo
+from loadgen.strata import Stratum, strata
 from loadgen.summary import Summary, Window, summarise
 from loadgen.trust import REASONS, Doubt, doubts
 from loadgen.verdict import judge_slo
@@ -73,6 +74,11 @@ class Result:
     def measured(self) -> tuple[Row, ...]:
         """The rows of the window."""
         return tuple(row for row in self.rows if self.summary.window.holds(row.intended))
+
+    @property
+    def strata(self) -> tuple[Stratum, ...]:
+        """Kinds of requests side by side, where there are several."""
+        return strata(self.rows, self.measured)
 
     @property
     def valid(self) -> bool:

@@ -19,9 +19,14 @@ Script = Callable[[Workload, int], Exchange]
 async def alone(
     recorder: Recorder, script: Script, workload: Workload, rows: Sequence[Row], most: int
 ) -> Solo:
-    """At most so many of the requests that came whole, spread over the load."""
+    """At most so many of the requests that came whole, spread over the load; of sessions first
+    turns alone, which hang on no earlier answer."""
     ordinary = replace(workload, clients=NOBODY)
-    whole = [row for row in rows if row.success and row.client is None and row.answer_hash]
+    whole = [
+        row
+        for row in rows
+        if row.success and row.client is None and row.answer_hash and not row.turn
+    ]
     chosen = whole[:: max(1, -(-len(whole) // most))]
     repeats, differs = 0, []
     for row in chosen:

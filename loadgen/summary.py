@@ -91,8 +91,10 @@ RATES = {
     "sent": "requests sent / seconds, by the end of their last byte",
     "succeeded": "succeeded requests / seconds, by their last event",
     "output-tokens": "completion_tokens of usage, spread evenly over the request's chunks with "
-    "text, as far as these arrived / seconds; none where usage is missing",
-    "prompt-tokens": "prompt_tokens of usage of requests whose first token arrived / seconds",
+    "text, as far as these arrived, of a plain answer at its end / seconds; none where usage is "
+    "missing",
+    "prompt-tokens": "prompt_tokens of usage of requests whose first token (a plain answer's end) "
+    "arrived / seconds",
     "chunks": "chunks with text that arrived / seconds",
     "in-flight": "mean number of requests between sending and their end",
 }
@@ -198,7 +200,7 @@ def described(values: Iterable[float], missing: int = 0) -> Distribution:
 
 
 def _has_nothing_to_miss(metric: Metric, row: Row) -> bool:
-    if metric.clients:
+    if metric.clients or (metric.streams and not row.streams):
         return True
     return metric.between and row.success and len(row.token_times) < 2
 
@@ -223,9 +225,9 @@ def rates(rows: Sequence[Row], window: Window) -> dict[str, float | None]:
     """Every member of RATES; None where the window has no length."""
     seconds = window.seconds
     succeeded = [row for row in rows if row.success]
-    tokens = [_tokens_within(row, window) for row in rows if row.token_times]
+    tokens = [_tokens_within(row, window) for row in rows if row.token_times or not row.streams]
     known = [each for each in tokens if each is not None]
-    prompts = [row.prompt_tokens for row in rows if window.holds(row.first_token)]
+    prompts = [row.prompt_tokens for row in rows if window.holds(_first(row))]
     told = [each for each in prompts if each is not None]
     return {
         "offered": _per(sum(window.holds(row.intended) for row in rows), seconds),
@@ -241,8 +243,14 @@ def rates(rows: Sequence[Row], window: Window) -> dict[str, float | None]:
 def _tokens_within(row: Row, window: Window) -> float | None:
     if row.completion_tokens is None:
         return None
+    if not row.streams:
+        return row.completion_tokens * window.holds(row.last_event)
     inside = sum(window.holds(at) for at in row.token_times)
     return row.completion_tokens * inside / len(row.token_times)
+
+
+def _first(row: Row) -> float | None:
+    return row.first_token if row.streams else row.last_event
 
 
 def _in_flight(row: Row, window: Window) -> float:

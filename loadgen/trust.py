@@ -120,7 +120,9 @@ def _samples(rows: Sequence[Row], judged: Iterable[Judged]) -> Doubt | None:
 
 
 def _steadiness(rows: Sequence[Row]) -> Doubt | None:
-    known = [r for r in rows if r.success and r.first_token is not None and r.client is None]
+    # Later turns have longer prompts, and there are more of them later on.
+    ordinary = [row for row in rows if row.success and row.client is None and not row.turn]
+    known = [row for row in ordinary if row.first_token is not None]
     ordered = sorted(known, key=lambda row: row.intended)
     waits = [row.first_token - row.intended for row in ordered if row.first_token is not None]
     half = len(waits) // 2
