@@ -26,10 +26,12 @@ from reference_server.engine.interface import (
     Started,
     Work,
 )
-from reference_server.engine.runner import Draw, Prefilled, Runner, Token, Vocabulary
+from reference_server.engine.runner import Draw, Runner, Token, Unsound, Vocabulary
 from reference_server.engine.scheduler import Scheduler
 from reference_server.engine.sequence import Request, echo
 from reference_server.engine.sequence import Sequence as Choice
+
+_NOT_FINITE = "its logits are no finite numbers"
 
 
 @dataclass(slots=True)
@@ -182,13 +184,16 @@ class BatchingEngine(Verbs):
                 self._open(choice)
             result = self._runner.prefill(chunk)
         except Exception as error:
-            yield from self._fail([choice.request], error)
+            yield from self._fail([choice.request], one_line(error))
+            return
+        if isinstance(result.token, Unsound):
+            yield from self._fail([choice.request], _NOT_FINITE)
             return
         self._counts.computed += len(chunk.tokens)
         self._scheduler.computed(choice, len(chunk.tokens))
         choice.request.scores += result.scores
         if choice.prefilled:
-            yield from self._begin(choice, result)
+            yield from self._begin(choice, result.token)
 
     def _open(self, choice: Choice) -> None:
         assert choice.slot is not None
@@ -199,13 +204,13 @@ class BatchingEngine(Verbs):
         self._runner.open(choice.slot, draw)
         choice.opened = True
 
-    def _begin(self, choice: Choice, result: Prefilled) -> Iterator[Event]:
+    def _begin(self, choice: Choice, token: Token | None) -> Iterator[Event]:
         """The prompt is computed: its echo if that is asked for, and the first token."""
         if choice.index == 0:
             self._counts.prompt_tokens += len(choice.request.prompt)
         if choice.request.work.echo and (delta := echo(choice, self._vocabulary)).text:
             yield delta
-        yield from self._advance(choice, result.token)
+        yield from self._advance(choice, token)
 
     def _decode(self, running: Iterable[Choice]) -> Iterator[Event]:
         # A request may have failed in this step's prefills, and left.
@@ -217,9 +222,15 @@ class BatchingEngine(Verbs):
             tokens = self._runner.decode([self._scheduler.row(choice) for choice in choices])
             drawn = list(zip(choices, tokens, strict=True))
         except Exception as error:
-            yield from self._fail({choice.request: None for choice in choices}, error)
+            requests = {choice.request: None for choice in choices}
+            yield from self._fail(requests, one_line(error))
             return
         for choice, token in drawn:
+            if choice.slot is None:  # another choice of its request was unsound
+                continue
+            if isinstance(token, Unsound):
+                yield from self._fail([choice.request], _NOT_FINITE)
+                continue
             self._scheduler.computed(choice, 1)
             yield from self._advance(choice, token)
 
@@ -245,12 +256,12 @@ class BatchingEngine(Verbs):
             self._counts.finished += 1
             yield Done(request.work.id, len(request.prompt), request.generated, request.found)
 
-    def _fail(self, requests: Iterable[Request], error: Exception) -> Iterator[Event]:
-        """Give up all that took part in a pass that raised. The others go on."""
+    def _fail(self, requests: Iterable[Request], why: str) -> Iterator[Event]:
+        """Give up all that took part in a pass that raised, or drew nothing. The others go on."""
         for request in requests:
             self._forget(request)
             self._counts.failed += 1
-            yield Failure(request.work.id, f"the model failed: {one_line(error)}")
+            yield Failure(request.work.id, f"the model failed: {why}")
 
     def _forget(self, request: Request) -> None:
         del self._requests[request.work.id]

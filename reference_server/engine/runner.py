@@ -38,6 +38,13 @@ class Token:
     top: tuple[tuple[int, float], ...] = ()
 
 
+class Unsound:
+    """In a token's place: the logits are NaN or infinite, so there is nothing to draw from."""
+
+
+UNSOUND = Unsound()
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """A stretch of one prompt to compute.
@@ -56,10 +63,13 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Prefilled:
-    """`token` after the last chunk, else None. `scores`: one for each token of the chunk, that of
-    the prompt's very first token being None; only where asked for."""
+    """`token` after the last chunk, else None; Unsound where it, or a score, could not be found.
 
-    token: Token | None
+    `scores`: one for each token of the chunk, that of the prompt's very first token being None;
+    only where asked for.
+    """
+
+    token: Token | Unsound | None
     scores: tuple[Token | None, ...] = ()
 
 
@@ -96,7 +106,7 @@ class Runner(Protocol):
     def prefill(self, chunk: Chunk) -> Prefilled:
         """One forward pass of its own, so its numbers do not depend on who else is there."""
 
-    def decode(self, rows: Sequence[Row]) -> Sequence[Token]:
+    def decode(self, rows: Sequence[Row]) -> Sequence[Token | Unsound]:
         """One forward pass for all: the next token of each row, in the order of the rows."""
 
 

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from reference_server.engine import chance
 from reference_server.engine.interface import Sampling
-from reference_server.engine.runner import Draw, Token
+from reference_server.engine.runner import UNSOUND, Draw, Token, Unsound
 
 _NEVER = float("-inf")
 _LOWEST = -9999.0  # what has no chance at all: JSON knows no infinity (vLLM writes the same)
@@ -109,11 +109,12 @@ class Sampler:
         for group in (self._held, self._forced, self._scored):
             group.discard(slot)
 
-    def sample(self, logits: Tensor, slots: Sequence[int]) -> list[Token]:
+    def sample(self, logits: Tensor, slots: Sequence[int]) -> list[Token | Unsound]:
         """The next token of each row of `logits` [rows, vocab] float32, the slots being distinct.
 
         Each slot's position goes on by one. Log-probabilities where a draw asks for them, of the
-        logits as given.
+        logits as given. Unsound for a row with a NaN or an infinity; minus infinity is no chance,
+        as long as another token has one.
         """
         with torch.inference_mode():
             where = torch.tensor(slots, dtype=torch.int64)
@@ -125,13 +126,18 @@ class Sampler:
             if not self._penalised.isdisjoint(slots):
                 self._remember(ids, rows, at)
             self._ints[where, 1] += 1
-            return self._tokens(logits, ids, slots)
+            return self._tokens(logits, _marked(logits, ids), slots)
 
-    def scores(self, logits: Tensor, ids: Sequence[int], top: int) -> list[Token]:
+    def scores(self, logits: Tensor, ids: Sequence[int], top: int) -> list[Token | Unsound]:
         """Each of `ids` with its log-probability in its row of `logits` and `top` alternatives."""
+        if not ids:
+            return []
         with torch.inference_mode():
             wanted = torch.tensor(ids, dtype=torch.int64, device=logits.device)
-            return _scored(logits, wanted, [top] * len(ids)) if ids else []
+            marks = _marked(logits, wanted).tolist()
+            scored = _scored(logits, wanted, [top] * len(ids))
+            pairs = zip(scored, marks, strict=True)
+            return [UNSOUND if mark < 0 else token for token, mark in pairs]
 
     # -- slots -------------------------------------------------------------------------------
 
@@ -225,11 +231,12 @@ class Sampler:
         column = torch.tensor(given, dtype=torch.int64, device=self._device)
         return torch.where(column < 0, ids, column)
 
-    def _tokens(self, logits: Tensor, ids: Tensor, slots: Sequence[int]) -> list[Token]:
-        tokens = [Token(token) for token in ids.tolist()]
-        if self._scored.isdisjoint(slots):
+    def _tokens(self, logits: Tensor, ids: Tensor, slots: Sequence[int]) -> list[Token | Unsound]:
+        drawn = ids.tolist()
+        tokens = [UNSOUND if token < 0 else Token(token) for token in drawn]
+        rows = [row for row, slot in enumerate(slots) if slot in self._scored and drawn[row] >= 0]
+        if not rows:
             return tokens
-        rows = [row for row, slot in enumerate(slots) if slot in self._scored]
         tops = [self._draws[slots[row]].sampling.logprobs or 0 for row in rows]
         for row, token in zip(rows, _scored(logits[rows], ids[rows], tops), strict=True):
             tokens[row] = token
@@ -265,6 +272,11 @@ class _Wide:
     @cached_property
     def rows(self) -> Tensor:
         return torch.zeros(self._shape, dtype=self._kind, device=self._device)
+
+
+def _marked(logits: Tensor, ids: Tensor) -> Tensor:
+    """-1 for the id of each row with a NaN or an infinity in it: the largest tells of them."""
+    return ids.masked_fill(~logits.amax(-1).isfinite(), -1)
 
 
 def _scored(logits: Tensor, ids: Tensor, tops: Sequence[int]) -> list[Token]:

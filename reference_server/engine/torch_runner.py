@@ -12,7 +12,8 @@ its sequence alone: not on company, on where its prompt was cut, or on what the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -25,7 +26,7 @@ from reference_server.engine.attention import (
     TogetherStep,
 )
 from reference_server.engine.cache import KeyValueCache
-from reference_server.engine.runner import Chunk, Draw, Prefilled, Row, Token
+from reference_server.engine.runner import UNSOUND, Chunk, Draw, Prefilled, Row, Token, Unsound
 
 PADDING = 4
 
@@ -37,9 +38,20 @@ class Sampler(Protocol):
 
     def close(self, slot: int) -> None: ...
 
-    def sample(self, logits: Any, slots: Sequence[int]) -> Sequence[Token]: ...
+    def sample(self, logits: Any, slots: Sequence[int]) -> Sequence[Token | Unsound]: ...
 
-    def scores(self, logits: Any, ids: Sequence[int], top: int) -> Sequence[Token]: ...
+    def scores(self, logits: Any, ids: Sequence[int], top: int) -> Sequence[Token | Unsound]: ...
+
+
+@contextmanager
+def _watched(module: Any) -> Iterator[list[Any]]:
+    """What the module gave, `[1, T, size]`, each time that it was called inside."""
+    seen: list[Any] = []
+    hook = module.register_forward_hook(lambda module, given, out: seen.append(out[0]))
+    try:
+        yield seen
+    finally:
+        hook.remove()
 
 
 class TorchRunner:
@@ -86,13 +98,19 @@ class TorchRunner:
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
     def prefill(self, chunk: Chunk) -> Prefilled:
-        logits = self.prompt_logits(chunk)
-        scores = self._scores(chunk, logits) if chunk.scored else ()
+        with _watched(self._model.base_model) as hidden:
+            logits = self.prompt_logits(chunk)
+        # The cache keeps no NaN (`KeyValueCache.write`), so later tokens would not show it.
+        if not hidden[0][0, : len(chunk.tokens)].isfinite().all():
+            return Prefilled(UNSOUND)
+        scores = self._scores(chunk, logits) if chunk.scored else []
+        if UNSOUND in scores:
+            return Prefilled(UNSOUND)
         token = self._sampler.sample(logits[-1:], [chunk.slot])[0] if chunk.last else None
-        return Prefilled(token, scores)
+        return Prefilled(token, tuple(one for one in scores if not isinstance(one, Unsound)))
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
-    def decode(self, rows: Sequence[Row]) -> Sequence[Token]:
+    def decode(self, rows: Sequence[Row]) -> Sequence[Token | Unsound]:
         return self._sampler.sample(self.row_logits(rows), [row.slot for row in rows])
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
@@ -153,7 +171,7 @@ class TorchRunner:
     def _packed(self, numbers: Sequence[int]) -> Any:
         return torch.tensor([numbers], device=self._cache.device)
 
-    def _scores(self, chunk: Chunk, logits: Any) -> tuple[Token | None, ...]:
+    def _scores(self, chunk: Chunk, logits: Any) -> list[Token | Unsound | None]:
         """Each token by the logits of the one before it, which may be in the chunk before."""
         before = self._before.pop(chunk.slot, None)
         if not chunk.last:
@@ -161,6 +179,6 @@ class TorchRunner:
         top = self._draws[chunk.slot].sampling.logprobs or 0
         if before is None:
             rest = self._sampler.scores(logits[:-1], chunk.tokens[1:], top)
-            return (None, *rest)
+            return [None, *rest]
         shifted = torch.cat([before, logits[:-1]])
-        return tuple(self._sampler.scores(shifted, chunk.tokens, top))
+        return list(self._sampler.scores(shifted, chunk.tokens, top))

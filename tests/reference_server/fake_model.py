@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from reference_server.engine import script
 from reference_server.engine.interface import Message, TokenLogprob
-from reference_server.engine.runner import Chunk, Draw, Prefilled, Row, Token
+from reference_server.engine.runner import UNSOUND, Chunk, Draw, Prefilled, Row, Token, Unsound
 from reference_server.engine.text import TextPath
 
 BEGIN, END = 256, 257
@@ -119,7 +119,10 @@ class Pass:
 
 
 class FakeRunner:
-    """`fault(pass)` may raise what a broken machine raises, after half of the pass was written."""
+    """`fault(pass)` may raise what a broken machine raises, after half of the pass was written.
+
+    `unsound(draw, said)`: whether the logits after so many words of that choice are no numbers.
+    """
 
     def __init__(self, block_size: int = 4, block_count: int = 512, context: int = 1024) -> None:
         self.block_size, self.block_count, self.context = block_size, block_count, context
@@ -127,6 +130,7 @@ class FakeRunner:
         self.draws: list[Draw] = []
         self.drawn = 0  # tokens
         self.fault: Callable[[Pass], None] = lambda _: None
+        self.unsound: Callable[[Draw, int], bool] = lambda draw, said: False
         self.refuses = False  # raises where a choice takes a slot
         self.slots: dict[int, _Slot] = {}
         empty: list[Cell | None] = [None] * block_size
@@ -155,7 +159,7 @@ class FakeRunner:
         scores = tuple(self._scores(slot, chunk)) if chunk.scored else ()
         return Prefilled(self._next(slot, chunk.table) if chunk.last else None, scores)
 
-    def decode(self, rows: Sequence[Row]) -> Sequence[Token]:
+    def decode(self, rows: Sequence[Row]) -> Sequence[Token | Unsound]:
         names = tuple(row.slot for row in rows)
         demand(rows and len(set(names)) == len(names), names, "in one pass")
         for row in rows:
@@ -190,11 +194,13 @@ class FakeRunner:
             block = table[position // self.block_size]
             self._cache[block][position % self.block_size] = cell
 
-    def _next(self, slot: _Slot, table: Sequence[int]) -> Token:
+    def _next(self, slot: _Slot, table: Sequence[int]) -> Token | Unsound:
         """Read everything back, and go on from there."""
         self._check(slot, table)
-        self.drawn += 1
         said = len(slot.cells) - len(slot.draw.prompt)
+        if self.unsound(slot.draw, said):
+            return UNSOUND
+        self.drawn += 1
         sampling = slot.draw.sampling
         may_end = said >= sampling.min_tokens and not (sampling.ignore_eos and slot.is_over)
         after = END if may_end else ord("x")

@@ -22,7 +22,7 @@ from reference_server.engine.interface import (
     Started,
     Work,
 )
-from reference_server.engine.runner import Row, Token
+from reference_server.engine.runner import Row, Token, Unsound
 from tests.reference_server import check_engine as contract
 from tests.reference_server.fake_model import END, VOCABULARY, FakeRunner, FakeVocabulary, Pass
 from tests.reference_server.step_gate import Gate, deltas, ids, kinds, text
@@ -380,7 +380,7 @@ def test_a_choice_that_the_runner_refuses_fails_and_is_not_closed() -> None:
 
 
 class _Forgetful(FakeRunner):
-    def decode(self, rows: Sequence[Row]) -> Sequence[Token]:
+    def decode(self, rows: Sequence[Row]) -> Sequence[Token | Unsound]:
         return super().decode(rows)[1:]
 
 
@@ -388,6 +388,37 @@ def test_a_runner_that_forgets_a_row_fails_all_in_the_pass() -> None:
     gate = Bench(_Forgetful())
     events = gate.run(work("a"), work("b"))
     assert {event.work for event in events if isinstance(event, Failure)} == {"a", "b"}
+    assert gate.is_empty
+
+
+NOT_FINITE = "the model failed: its logits are no finite numbers"
+
+
+@pytest.mark.parametrize("said", [0, 2])
+def test_logits_that_are_no_numbers_fail_their_request_alone(said: int) -> None:
+    gate = Bench(max_batch=3)
+    gate.runner.unsound = lambda draw, words: words == said and draw.prompt[-1] == ord("!")
+    events = gate.run(work("a"), work("b", prompt="sick!"), work("c"))
+    assert [event for event in events if isinstance(event, Failure)] == [Failure("b", NOT_FINITE)]
+    assert len(ids(events, "b")) == said
+    assert text(events, "a") == text(events, "c") == "one two three"
+    assert {event.work for event in events if isinstance(event, Done)} == {"a", "c"}
+    gauges = gate.engine.gauges
+    assert (gauges.failed, gauges.finished, gauges.tokens) == (1, 2, gate.runner.drawn)
+    assert gate.is_empty
+
+
+@pytest.mark.parametrize("sick", [0, 1, 2])
+def test_one_choice_without_numbers_ends_its_request_once(sick: int) -> None:
+    gate = Bench(max_batch=4)
+    gate.runner.unsound = lambda draw, words: (
+        words == 1 and draw.choice == sick and draw.sampling.temperature > 0
+    )
+    gate.engine.submit(work("n", n=3, temperature=1.0))
+    gate.engine.submit(work("a"))
+    events = gate.finish()
+    assert [event for event in events if isinstance(event, Failure)] == [Failure("n", NOT_FINITE)]
+    assert text(events, "a") == "one two three"
     assert gate.is_empty
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -9,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from reference_server.engine.interface import Failure
+from tests.reference_server.step_gate import ids
 
 torch = pytest.importorskip("torch", reason="torch is not installed (make reference installs it)")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -112,6 +116,47 @@ def test_a_seeded_draw_is_the_same_alone_and_in_company_where_rows_are_invariant
     for one in works:
         alone = models.run(models.engine("llama", batch_invariant=True), one)
         assert alone[one.id] == together[one.id]
+
+
+# -- a model that is not sound -------------------------------------------------------------------
+
+SICK = 99  # the token whose embedding is not a number
+
+
+@pytest.fixture
+def unsound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The models of this test have one token that nothing can be computed from."""
+    made = models.pair("llama")
+    ours = copy.deepcopy(made[1])
+    with torch.no_grad():
+        ours.get_input_embeddings().weight[SICK] = float("nan")
+    monkeypatch.setattr(models, "pair", lambda *_: (made[0], ours, made[2]))
+
+
+@pytest.mark.usefixtures("unsound")
+@pytest.mark.parametrize("invariant", [False, True])
+def test_a_token_without_numbers_ends_its_own_request_alone(invariant: bool) -> None:
+    expected = answers("llama")
+    engine = models.engine("llama", batch_invariant=invariant)
+    drawn = {"logit_bias": ((SICK, 100.0),)}
+    for each in (
+        *(models.work(str(n), prompt, COUNT) for n, prompt in enumerate(PROMPTS)),
+        models.work("at once", (3, SICK), COUNT),
+        models.work("later", (3, 5, 7), COUNT, **drawn),
+        models.work("scored", (3, SICK, 5), COUNT, logprobs=2),
+        models.work("in the middle", (3, SICK, 5), COUNT),
+    ):
+        engine.submit(replace(each, echo=each.id == "scored"))
+    events = []
+    while not engine.idle:
+        events += list(engine.step())
+        engine.check_integrity()
+    failed = {event.work for event in events if isinstance(event, Failure)}
+    assert failed == {"at once", "later", "scored", "in the middle"}
+    for name, whole in expected.items():
+        assert list(ids(events, name)) == whole
+    assert [len(ids(events, name)) for name in ("at once", "later", "scored")] == [0, 1, 0]
+    assert engine.gauges.free_blocks == engine.gauges.total_blocks
 
 
 # -- loading -----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reference_server.engine.interface import Sampling
-from reference_server.engine.runner import Draw, Token
+from reference_server.engine.runner import UNSOUND, Draw, Token
 
 torch = pytest.importorskip("torch", reason="torch is not installed (make reference installs it)")
 theirs = pytest.importorskip("transformers.generation.logits_process")
@@ -404,3 +404,42 @@ def test_whatever_is_asked_something_that_is_allowed_is_drawn_and_again_the_same
     once, again = (sampler(asked, seed=seed).sample(scores, [0])[0].id for _ in range(2))
     assert once == again
     assert bool(kept(asked, scores)[0, once])
+
+
+# -- logits that are no numbers ------------------------------------------------------------------
+
+INFINITE, NAN = float("inf"), float("nan")
+ANY = (greedy(), Sampling(), Sampling(top_p=0.5), greedy(logprobs=2), Sampling(top_k=3, logprobs=5))
+PENAL = Sampling(repetition_penalty=2.0, frequency_penalty=1.0, min_tokens=3, logit_bias=((1, 5),))
+
+
+@pytest.mark.parametrize("what", [NAN, INFINITE, "all out"])
+@pytest.mark.parametrize("asked", [*ANY, PENAL], ids=range(6))
+def test_a_row_without_numbers_is_marked_and_its_neighbours_draw_as_before(
+    what: Any, asked: Sampling
+) -> None:
+    rows = logits(4, 3)
+    whole = sampler(asked, *ANY[:2], asked).sample(rows.clone(), range(4))
+    rows[0, 7 if what != "all out" else slice(None)] = -INFINITE if what == "all out" else what
+    mixed = sampler(asked, *ANY[:2], asked)
+    assert mixed.sample(rows, range(4)) == [UNSOUND, *whole[1:]]
+    later = mixed.sample(logits(3, 4), range(1, 4))
+    assert all(isinstance(token, Token) for token in later)
+
+
+@pytest.mark.parametrize("asked", [*ANY, PENAL], ids=range(6))
+def test_minus_infinity_is_no_chance_and_nothing_worse(asked: Sampling) -> None:
+    rows = logits(1, 3)
+    rows[0, : VOCAB // 2] = -INFINITE
+    (token,) = sampler(asked).sample(rows, [0])
+    assert token.id >= VOCAB // 2
+
+
+def test_scores_of_rows_without_numbers_are_marked() -> None:
+    rows = logits(3, 5)
+    rows[1, 2] = NAN
+    first, second, third = sampler(greedy()).scores(rows, [1, 2, 3], 2)
+    assert second is UNSOUND
+    assert isinstance(first, Token)
+    assert isinstance(third, Token)
+    assert first.logprob == pytest.approx(float(rows[0].log_softmax(-1)[1]))
