@@ -88,6 +88,7 @@ class Workload:
 
     `greedy`: at temperature 0, so that an endpoint may repeat itself. `turns`, `prefix`, `plain`:
     as for a Part. `mix`: parts in place of what is said here of lengths, prompts, prefix, turns.
+    `side`: of two endpoints that are asked alike; it changes the marks and nothing else.
     """
 
     api: str
@@ -107,6 +108,7 @@ class Workload:
     mix: tuple[Part, ...] = ()
     retry: Retry | None = None
     spelling: Spelling = PLAIN_WORDS
+    side: str = ""
 
     def simple(self, input_length: Length, output_length: Length) -> Workload:
         """The same for ordinary clients, each with one streamed request of these lengths."""
@@ -197,7 +199,7 @@ class Workload:
         """
         place = self.place(index)
         unit = self.drawn(place.unit)
-        mark = None if unit.part.prompts else mark_of(self.seed, unit.number)
+        mark = None if unit.part.prompts else mark_of(f"{self.seed}{self.side}", unit.number)
         turns = [self._turn(unit, turn, mark) for turn in range(place.turn + 1)]
         shared = self._shared(unit)
         limit = turns[-1].limit

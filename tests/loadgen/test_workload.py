@@ -133,3 +133,15 @@ def test_a_file_without_a_prompt_or_without_a_file_is_refused(tmp_path: Path) ->
         load_prompts(tmp_path / "empty", "chat")
     with pytest.raises(UsageError, match="cannot be read"):
         load_prompts(tmp_path / "none", "chat")
+
+
+def test_two_sides_ask_the_same_but_for_the_mark() -> None:
+    """A cache that has seen one side's prompt knows nothing of the other's."""
+    one = Workload("chat", "m", 7)
+    other = replace(one, side="b")
+    for index in range(20):
+        first, second = one.ask(index), other.ask(index)
+        assert first.mark is not None
+        assert second.mark is not None
+        assert first.mark != second.mark
+        assert first.body.replace(first.mark.encode(), second.mark.encode()) == second.body
