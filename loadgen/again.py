@@ -7,21 +7,26 @@ import json
 from pathlib import Path
 
 from conformance.errors import UsageError
-from loadgen import archive, compare_console, export, page, together
+from loadgen import against, archive, compare_console, export, page, together
 from loadgen.blocks import units_of
 from loadgen.compare import differences
 from loadgen.compare_console import Comparison
 from loadgen.likeness import unlike
 from loadgen.output import Outputs
-from loadgen.reload import load
+from loadgen.reload import document_at, load, runs_of
 from loadgen.versions import version
 
 
 def report(args: argparse.Namespace) -> int:
     """Returns 0, whatever the run's own exit code was; raises UsageError."""
-    results = load(Path(args.run))
+    document = document_at(Path(args.run))
+    both = against.reloaded(document, args.run)
+    results = () if both else runs_of(document, args.run)
     wanted = {"json": args.json, "jsonl": args.jsonl, "csv": args.csv, "html": args.html}
     with Outputs(wanted) as outputs:
+        if both is not None:
+            against.write(outputs, both, version(), definitions=args.definitions)
+            return 0
         outputs.write("json", archive.dumps(results, version(), definitions=args.definitions))
         outputs.write("jsonl", export.json_lines(*results))
         outputs.write("csv", export.csv_lines(*results))

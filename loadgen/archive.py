@@ -39,7 +39,7 @@ def dumps(results: Sequence[Result], version: str, *, definitions: bool = False)
     `definitions`: with the figures by other tools' definitions.
     """
     if len(results) == 1:
-        yield from _run(results[0], version, definitions)
+        yield from run(results[0], version, definitions)
         yield "\n"
         return
     head: dict[str, Json] = {
@@ -54,11 +54,12 @@ def dumps(results: Sequence[Result], version: str, *, definitions: bool = False)
     yield _open(head) + ',\n "runs": [\n'
     for number, result in enumerate(results):
         yield ",\n" if number else ""
-        yield from _run(result, version, definitions)
+        yield from run(result, version, definitions)
     yield "\n ]\n}\n"
 
 
-def _run(result: Result, version: str, definitions: bool) -> Iterator[str]:
+def run(result: Result, version: str, definitions: bool) -> Iterator[str]:
+    """One run as an object, in parts; the line is still to be ended."""
     members = document(result, version)
     if definitions:
         members["definitions"] = definitions_console.document(lines(result.measured))

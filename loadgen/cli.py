@@ -148,9 +148,9 @@ def _report(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from loadgen import run_command
+    from loadgen import against_command, run_command
 
-    return run_command.main(args)
+    return run_command.main(args) if args.against is None else against_command.main(args)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,21 @@ from loadgen.verdict import judge_slo
 
 FILE_AT_MOST = 1 << 30  # bytes
 Document = Mapping[str, Any]
-_FLAWS = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
+_FLAWS = (KeyError, TypeError, ValueError, AttributeError, RecursionError, StopIteration)
 
 
 def load(path: Path) -> tuple[Result, ...]:
     """The runs of one JSON report, at least one. Raises UsageError."""
+    return runs_of(document_at(path), str(path))
+
+
+def loads(text: str, name: str) -> tuple[Result, ...]:
+    """The same from text; `name` is what errors call it."""
+    return runs_of(document_of(text, name), name)
+
+
+def document_at(path: Path) -> Document:
+    """What `run --json` wrote there, as JSON. Raises UsageError."""
     try:
         if path.stat().st_size > FILE_AT_MOST:
             raise UsageError(f"{path}: expected at most {FILE_AT_MOST >> 20} MiB")
@@ -44,27 +55,41 @@ def load(path: Path) -> tuple[Result, ...]:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise UsageError(f"{path}: expected a JSON report of loadgen run") from None
-    return loads(text, str(path))
+    return document_of(text, str(path))
 
 
-def loads(text: str, name: str) -> tuple[Result, ...]:
-    """The same from text; `name` is what errors call it."""
-    try:
-        found = json.loads(text)
+def document_of(text: str, name: str) -> Document:
+    with reading_report(name):
+        found: Document = json.loads(text)
         if found["tool"]["name"] != TOOL or found["command"] != "run":
             raise KeyError("command")
         if found["schema"] != SCHEMA:
             raise UsageError(f"{name}: schema {found['schema']}, this loadgen reads {SCHEMA}")
-        runs = found["runs"] if "repeat" in found else [found]
+        return found
+
+
+def runs_of(document: Document, name: str) -> tuple[Result, ...]:
+    with reading_report(name):
+        if "against" in document:
+            raise UsageError(f"{name}: two endpoints in one run; `loadgen report` compares them")
+        runs = document["runs"] if "repeat" in document else [document]
         if not isinstance(runs, list) or not runs:
             raise TypeError("runs")
-        return tuple(_result(run) for run in runs)
+        return tuple(map(result_from, runs))
+
+
+@contextmanager
+def reading_report(name: str) -> Iterator[None]:
+    """Whatever is missing or of another kind there is a UsageError in one line."""
+    try:
+        yield
     except _FLAWS as error:
         what = f" ({type(error).__name__}: {error})"[:80]
         raise UsageError(f"{name}: expected a JSON report of loadgen run{what}") from None
 
 
-def _result(run: Document) -> Result:
+def result_from(run: Document) -> Result:
+    """One run's object. Raises what `reading_report` knows."""
     rows = tuple(_row(each) for each in run["rows"])
     window = Window(float(run["window"]["start"]), float(run["window"]["end"]))
     slos = [parse_slo(each["objective"]) for each in run["slo"]]

@@ -36,11 +36,11 @@ def main(args: argparse.Namespace) -> int:
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     setups = [
         setup_from_args(argparse.Namespace(**{**vars(args), "seed": seed}), os.environ, descriptors)
-        for seed in range(args.seed, args.seed + args.repeat)
+        for seed in range(args.seed, args.seed + (args.repeat or 1))
     ]
     wanted = {"json": args.json, "jsonl": args.jsonl, "csv": args.csv, "html": args.html}
     with Outputs(wanted) as outputs:
-        results = list(_played(setups))
+        results = list(played(setups))
         outputs.write("json", archive.dumps(results, version(), definitions=args.definitions))
         outputs.write("jsonl", export.json_lines(*results))
         outputs.write("csv", export.csv_lines(*results))
@@ -49,7 +49,7 @@ def main(args: argparse.Namespace) -> int:
     return exit_of(results)
 
 
-def _played(setups: Sequence[Setup]) -> Iterator[Result]:
+def played(setups: Sequence[Setup]) -> Iterator[Result]:
     """One after the other; an interruption ends them all."""
     for setup in setups:
         result = judged(setup, trio.run(execute, setup))

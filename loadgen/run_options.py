@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 
-from conformance.options import count, positive
+from conformance.options import count, percent, positive
 from conformance.run_options import DEFAULT_KEY, add_connection
 from loadgen.again_options import add_definitions
 from loadgen.clients import LEAVING, READING
@@ -21,6 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_load(parser)
     add_workload(parser)
     _add_clients(parser)
+    _add_against(parser)
     add_gates(parser)
     _add_reports(parser)
     add_connection(parser)
@@ -77,8 +78,8 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         "how many answers are the same (gates nothing)",
     )  # fmt: skip
     group.add_argument(
-        "--repeat", metavar="N", type=positive, default=1,
-        help="runs of the load, one after the other, each with the next seed",
+        "--repeat", metavar="N", type=positive,
+        help="runs of the load, one after the other, each with the next seed (default 1)",
     )  # fmt: skip
 
 
@@ -149,6 +150,26 @@ def _add_clients(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--retry", metavar="TIMES:SECONDS",
         help="who runs out of patience before the first byte asks again, so long after",
+    )  # fmt: skip
+
+
+def _add_against(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("a second endpoint, compared with the first")
+    group.add_argument(
+        "--against", metavar="URL2",
+        help="play the load on both, in turns: --repeat pairs (default 8) of runs in drawn order, "
+        "never both at once; exit 1 where URL2 is worse than URL",
+    )  # fmt: skip
+    group.add_argument(
+        "--against-model", metavar="M", help="default: that of --model, else the first it lists"
+    )
+    group.add_argument(
+        "--against-key-env", metavar="NAME",
+        help="variable with the API key for URL2; without, it gets none",
+    )  # fmt: skip
+    group.add_argument(
+        "--threshold", metavar="PERCENT", type=percent, default=5.0,
+        help="differences up to that part of URL's figure do not matter (default %(default)g)",
     )  # fmt: skip
 
 

@@ -140,6 +140,7 @@ UNREACHED: Mapping[str, tuple[str, ...]] = {
             "loadgen.archive",
             "loadgen.reload",
             "loadgen.blocks",
+            "loadgen.against",
             "loadgen.compare",
             "loadgen.likeness",
             "loadgen.definitions",

@@ -96,9 +96,11 @@ async def _ran(url: str, words: tuple[str, ...], changes: dict[str, Any]) -> Ran
 
 
 @asynccontextmanager
-async def reference(fault: Seams = CLEAN, batch: int = 64) -> AsyncIterator[str]:
+async def reference(
+    fault: Seams = CLEAN, batch: int = 64, step: float = STEP
+) -> AsyncIterator[str]:
     """The reference server; gives the API's base URL."""
-    bridge = Bridge(ScriptedEngine(batch, seed=7), STEP)
+    bridge = Bridge(ScriptedEngine(batch, seed=7), step)
 
     def seams(request: Request, memory: dict[str, Any]) -> Seams:
         return fault
