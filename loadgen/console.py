@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tabulate import tabulate
 
 from conformance.report.escape import excerpt, terminal
-from loadgen import crew, provenance, strata
+from loadgen import asked, crew, provenance, strata
 from loadgen.bounds import Limits
 from loadgen.groups import bands
 from loadgen.looking import judged_failures
@@ -35,6 +35,7 @@ def render(result: Result) -> str:
         "",
         *_clients(result),
         *strata.lines(result.strata, ms),
+        *asked.lines(result.lengths, result.load.get("input_tokens_by")),
         *provenance.lines(result),
         *rates(result),
         *_failures(result),

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from conformance.capture import Json
 from conformance.report.escape import excerpt, terminal
-from loadgen import crew, strata
+from loadgen import asked, crew, strata
 from loadgen.bounds import SAID, Limits
 from loadgen.crosstalk import Solo
 from loadgen.formulas import METRICS
@@ -54,6 +54,7 @@ def document(result: Result, version: str) -> dict[str, Json]:
         "server": None if result.served is None else _served(result.served, result.rows),
         "solo": None if result.solo is None else _solo(result.solo),
         "clients": [_band(each) for each in bands(result.measured)],
+        "input_tokens": asked.document(result.lengths, result.load.get("input_tokens_by")),
         "strata": strata.document(result.strata, _sums, _distribution),
         "recovery": None if result.recovery is None else _recovery(result.recovery),
         "slo": [

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.capture import Json
+from loadgen.asked import Lengths, lengths
 from loadgen.crew import Crew
 from loadgen.crosstalk import Solo
 from loadgen.looking import Tally
@@ -79,6 +80,11 @@ class Result:
     def strata(self) -> tuple[Stratum, ...]:
         """Kinds of requests side by side, where there are several."""
         return strata(self.rows, self.measured)
+
+    @property
+    def lengths(self) -> Lengths | None:
+        """How true the prompts' lengths came out."""
+        return lengths(self.measured)
 
     @property
     def valid(self) -> bool:

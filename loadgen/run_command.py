@@ -12,6 +12,7 @@ import trio
 
 from conformance.recorder import Recorder
 from loadgen import archive, export, page, progress, together
+from loadgen.counting import spelled, told
 from loadgen.interrupting import listen, unless_interrupted
 from loadgen.keeping import chosen, folder, keep
 from loadgen.kept import Kept
@@ -72,7 +73,7 @@ async def execute(setup: Setup, beside: Callable[[Player], Awaitable[None]] | No
     captures = folder(setup.captures) if setup.captures else None
     recorder = Recorder(setup.door, secrets=setup.secrets)
     endpoint = await preflight(recorder, setup.target, setup.api, setup.fields, CONNECT)
-    workload = setup.for_model(endpoint.model)
+    workload = await spelled(setup, recorder, endpoint, setup.for_model(endpoint.model))
     kept = Kept(workload)
     check = await check_of(setup, recorder, endpoint, workload)
     async with recording(setup.door, setup.clock, setup.secrets, paced=setup.paced) as made:
@@ -102,7 +103,7 @@ async def execute(setup: Setup, beside: Callable[[Player], Awaitable[None]] | No
         solo = await unless_interrupted(partial(alone, recorder, again, workload, rows, setup.solo))
     return Ran(
         target=Target(str(setup.target.url), setup.api, endpoint.model),
-        load={**setup.described, **made.described()},
+        load={**setup.described, **told(workload), **made.described()},
         rows=rows,
         tally=found,
         gates=setup.gates,

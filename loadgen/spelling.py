@@ -77,6 +77,8 @@ class Spelling:
         while left > 0:
             at = rng.randrange(len(self.words))
             if left <= NEAR:
+                while left not in reached:
+                    left -= 1
                 fitting = [n for n, c in enumerate(self.costs) if left - c in reached]
                 if not fitting:
                     break

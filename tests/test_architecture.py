@@ -102,7 +102,11 @@ FENCES: Mapping[str, tuple[str, ...]] = {
     ),
     "torch": ("reference_server.engine",),
     "transformers": ("reference_server.engine",),
-    "tokenizers": ("reference_server.engine.tiny.spelling", "reference_server.engine.tiny.train"),
+    "tokenizers": (
+        "reference_server.engine.tiny.spelling",
+        "reference_server.engine.tiny.train",
+        "loadgen.tokenizer_file",
+    ),
 }
 
 # Rooms that must stay pure although a wider rule would let them be otherwise: no torch where the
@@ -126,6 +130,8 @@ UNREACHED: Mapping[str, tuple[str, ...]] = {
             "loadgen.parts",
             "loadgen.mixes",
             "loadgen.courses",
+            "loadgen.strata",
+            "loadgen.asked",
             "loadgen.outcome",
             "loadgen.measure",
             "loadgen.summary",
