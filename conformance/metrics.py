@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-# Requests being worked on and waiting to be (gauges); tokens generated and requests given up
-# (counters).
-ROLES = ("running", "waiting", "generated_tokens", "aborted")
+# Requests being worked on and waiting to be, the share of the cache in use (gauges); tokens
+# generated and requests given up (counters).
+ROLES = ("running", "waiting", "blocks", "generated_tokens", "aborted")
 TEXT_AT_MOST = 8 * 1024 * 1024  # characters
 LINES_AT_MOST = 100_000
 LINE_AT_MOST = 16_384  # longer lines are none of ours
@@ -43,18 +43,21 @@ MAPS: Mapping[str, Map] = {
     "streamproof": {
         "running": Source("streamproof:num_requests_running"),
         "waiting": Source("streamproof:num_requests_waiting"),
+        "blocks": Source("streamproof:kv_cache_usage_perc"),
         "generated_tokens": Source("streamproof:generation_tokens_total"),
         "aborted": Source("streamproof:request_aborted_total"),
     },
     "vllm": {
         "running": Source("vllm:num_requests_running"),
         "waiting": Source("vllm:num_requests_waiting"),
+        "blocks": Source("vllm:kv_cache_usage_perc"),
         "generated_tokens": Source("vllm:generation_tokens_total"),
         "aborted": Source("vllm:request_success_total", {"finished_reason": "abort"}),
     },
     "sglang": {
         "running": Source("sglang:num_running_reqs"),
         "waiting": Source("sglang:num_queue_reqs"),
+        "blocks": Source("sglang:token_usage"),
         "generated_tokens": Source("sglang:generation_tokens_total"),
         "aborted": Source("sglang:num_aborted_requests_total"),
     },

@@ -15,6 +15,7 @@ EXAMPLES = {
     "run": "loadgen run http://127.0.0.1:8000/v1 --rate 5 --duration 60 --arrivals poisson "
     "--slo 'ttft:p99<500ms' --json run.json",
     "sweep": "loadgen sweep http://127.0.0.1:8000/v1 --slo 'ttft:p90<500ms' --slo 'tpot:p90<50ms'",
+    "experiment": "loadgen experiment overlap http://127.0.0.1:8000/v1 --streams 64",
     "compare": "loadgen compare before.json after.json --threshold 10",
     "report": "loadgen report run.json --csv requests.csv",
     "selftest": "loadgen selftest --full --json selftest.json",
@@ -35,6 +36,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_run(commands)
     _add_sweep(commands)
+    _add_experiment(commands)
     _add_compare(commands)
     _add_report(commands)
     _add_selftest(commands)
@@ -79,6 +81,23 @@ def _add_sweep(commands: argparse._SubParsersAction[OneLineParser]) -> None:
     )
     sweep_options.configure(parser)
     parser.set_defaults(command=_sweep)
+
+
+def _add_experiment(commands: argparse._SubParsersAction[OneLineParser]) -> None:
+    from loadgen.experiments import options
+
+    parser = commands.add_parser(
+        "experiment",
+        help="a few loads that answer one question: overlap, hang-ups, slow readers, leaks …",
+        description="A few loads that answer one question, and the table that they come to. Exit: "
+        "2 could not run,\n3 the result is not valid, 1 a bound was missed or too many requests "
+        "failed, else 0.",
+        epilog=f"example: {EXAMPLES['experiment']}",
+        allow_abbrev=False,
+        add_help=False,
+    )
+    options.configure(parser)
+    parser.set_defaults(command=_experiment)
 
 
 def _add_compare(commands: argparse._SubParsersAction[OneLineParser]) -> None:
@@ -127,6 +146,12 @@ def _selftest(args: argparse.Namespace) -> int:
     from loadgen import selftest_command
 
     return selftest_command.main(args)
+
+
+def _experiment(args: argparse.Namespace) -> int:
+    from loadgen.experiments import command
+
+    return command.main(args)
 
 
 def _sweep(args: argparse.Namespace) -> int:

@@ -19,6 +19,7 @@ from loadgen.kept import Kept
 from loadgen.looking import tally
 from loadgen.output import Outputs
 from loadgen.play import Player
+from loadgen.played import Played
 from loadgen.players import player_of
 from loadgen.preflight import preflight
 from loadgen.recording import recording
@@ -65,10 +66,14 @@ def judged(setup: Setup, ran: Ran) -> Result:
     return result_of(ran, setup.slos, setup.allowed.most_of(sent), setup.allowed.text)
 
 
-async def execute(setup: Setup, beside: Callable[[Player], Awaitable[None]] | None = None) -> Ran:
+async def execute(
+    setup: Setup,
+    beside: Callable[[Player], Awaitable[None]] | None = None,
+    seen: Callable[[Sequence[Played]], None] | None = None,
+) -> Ran:
     """Play the load and look at what came. SIGINT and SIGTERM end it early, with all it has.
 
-    `beside`: runs while the load does, and may interrupt it.
+    `beside`: runs while the load does, and may interrupt it. `seen`: is shown what was recorded.
     """
     captures = folder(setup.captures) if setup.captures else None
     recorder = Recorder(setup.door, secrets=setup.secrets)
@@ -93,6 +98,8 @@ async def execute(setup: Setup, beside: Callable[[Player], Awaitable[None]] | No
     recovery = None
     if check is not None and offered.complete:
         recovery = await unless_interrupted(check.recovered)
+    if seen is not None:
+        seen(kept.waiting)
     rows, found = tally(kept.looks(setup.checks, os.cpu_count() or 1))
     found.unjudged = kept.unjudged
     if captures is not None:

@@ -13,27 +13,27 @@ from conformance.metrics import detect, values_from
 from conformance.recorder import Recorder
 from conformance.scenarios.meter import Meter
 from loadgen.server_metrics import FIRST_TOKEN, Histogram, Sample, Served, histogram_from
-from loadgen.setup import AUTO, NONE, Setup
+from loadgen.setup import AUTO, EVERY, NONE, Setup
 
-EVERY = 1.0  # seconds
 MOST = 3600  # samples kept
 
 
 @dataclass(slots=True)
 class Scraper:
-    """`now`: the rows' clock. `finish` tells what came of it."""
+    """`now`: the rows' clock; `every`: seconds between looks. `finish` tells what came of it."""
 
     meter: Meter
     server: str
     now: Callable[[], float]
     first: tuple[Line, ...]
+    every: float = EVERY
     samples: list[Sample] = field(default_factory=list)
 
     async def watch(self) -> None:
         """Until cancelled."""
         while True:
             await self._look()
-            await trio.sleep(EVERY)
+            await trio.sleep(self.every)
 
     async def finish(self) -> Served:
         """One more look, once the load is over."""
@@ -79,4 +79,4 @@ async def scraper_of(setup: Setup, recorder: Recorder, now: Callable[[], float])
     if meter is None:
         return None
     first = await meter.look()
-    return Scraper(meter, detect(first) or "unknown", now, first)
+    return Scraper(meter, detect(first) or "unknown", now, first, setup.every)

@@ -37,7 +37,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     ("words", "expected"),
     [
         ((), "required: COMMAND"),
-        (("experiment", URL), "invalid choice: 'experiment'"),
+        (("experience", URL), "invalid choice: 'experience'"),
         (("run",), "required: URL"),
         (("run", URL), "one of the arguments --rate --concurrency --stages --trace is required"),
         (("run", URL, "--rate", "1", "--concurrency", "2"), "not allowed with"),

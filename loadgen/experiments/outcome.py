@@ -1,0 +1,237 @@
+"""An experiment that was played, with everything that gates it, and its document. Pure."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tabulate import tabulate
+
+from conformance.capture import Json
+from conformance.report.escape import excerpt, terminal
+from loadgen.experiments.figures import Shot
+from loadgen.experiments.reports import REPORTS
+from loadgen.experiments.spec import Experiment
+from loadgen.experiments.table import Bound, Cell, Held, Table, Verdict, judged, texts
+from loadgen.export import SCHEMA, TOOL
+from loadgen.looking import judged_failures
+from loadgen.result import Result, Target
+
+DOUBTS_SHOWN = 6
+TOLD = 100  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`doubts`: why the figures are not to be trusted. `failed`: requests, of those that gate."""
+
+    experiment: Experiment
+    options: Mapping[str, int]
+    target: Target | None
+    table: Table
+    verdicts: tuple[Verdict, ...]
+    doubts: tuple[str, ...]
+    failures: tuple[str, ...]
+    failed: int
+    allowed: str
+    too_many: bool
+    complete: bool
+    loads: tuple[Mapping[str, Json], ...]
+
+    @property
+    def exit(self) -> int:
+        """3: not valid. 1: a bound is missed, or too many failed. 0: none of these."""
+        if self.doubts or not self.complete:
+            return 3
+        return int(self.too_many or any(each.held is Held.NO for each in self.verdicts))
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """`own`: bounds that the experiment brings; `asked`: those of --slo. `most`: failures."""
+
+    own: tuple[Bound, ...]
+    asked: tuple[Bound, ...]
+    allowed: str
+    most: float | None = None
+    share: float | None = None
+
+    def too_many(self, failed: int, sent: int) -> bool:
+        return failed > (math.floor((self.share or 0) * sent) if self.most is None else self.most)
+
+
+def outcome_of(
+    experiment: Experiment,
+    options: Mapping[str, int],
+    shots: Sequence[Shot],
+    gates: Gates,
+    *,
+    complete: bool,
+) -> Outcome:
+    """`shots`: the loads that were played to their end."""
+    report = REPORTS[experiment.report]
+    table = report.make(shots, options)
+    verdicts = judged(table, (*gates.own, *gates.asked))
+    counted = [shot for shot in shots if report.broke is None or not report.broke(shot, options)]
+    failed = sum(shot.result.failed for shot in counted)
+    sent = sum(shot.result.summary.books.sent for shot in counted)
+    return Outcome(
+        experiment=experiment,
+        options=options,
+        target=shots[0].result.target if shots else None,
+        table=table,
+        verdicts=verdicts,
+        doubts=(*_doubts(counted), *_undecided(verdicts, gates.asked)),
+        failures=tuple(_failures(shots)),
+        failed=failed,
+        allowed=gates.allowed,
+        too_many=gates.too_many(failed, sent),
+        complete=complete,
+        loads=tuple(_load(shot) for shot in shots),
+    )
+
+
+def _doubts(shots: Sequence[Shot]) -> Iterator[str]:
+    for shot in shots:
+        for doubt in shot.result.doubts if shot.result.rows else ():
+            yield f"{doubt.reason}: {shot.turn.name}: {doubt.detail}"
+
+
+def _undecided(verdicts: Sequence[Verdict], asked: Sequence[Bound]) -> Iterator[str]:
+    for each in verdicts:
+        if each.held is Held.UNKNOWN and each.bound in asked:
+            yield f"too_few_samples: {each.bound.text}: no line has a number there"
+
+
+def _failures(shots: Sequence[Shot]) -> Iterator[str]:
+    for shot in shots:
+        for each in shot.result.failures:
+            why = " · ".join(str(part) for part in (each.status, each.detail) if part is not None)
+            told = f": {excerpt(each.told)[:TOLD]}" if each.told else ""
+            yield f"{shot.turn.name}: {each.count} × {each.fate.value} ({why}){told}"
+        for told_ in judged_failures(shot.result.tally):
+            breach = told_.breach
+            if breach.verdict.value == "fail":
+                yield f"{shot.turn.name}: fail {breach.id} in {told_.bad}: {breach.message[:TOLD]}"
+
+
+def _load(shot: Shot) -> dict[str, Json]:
+    result: Result = shot.result
+    books = result.summary.books
+    return {
+        "load": shot.turn.load.name,
+        "round": shot.turn.round + 1,
+        "n": shot.turn.n,
+        "how": shot.turn.how,
+        "sent": books.sent,
+        "outcomes": {fate.value: count for fate, count in books.of.items()},
+        "failed": result.failed,
+        "valid": result.valid,
+        "clock": result.load.get("clock"),
+    }
+
+
+# -- how it is told --------------------------------------------------------------------------------
+
+
+def document(outcome: Outcome, url: str, version: str) -> dict[str, Json]:
+    """Numbers in the unit that their column names; null where nobody knows."""
+    target = outcome.target
+    return {
+        "schema": SCHEMA,
+        "tool": {"name": TOOL, "version": version},
+        "command": "experiment",
+        "experiment": outcome.experiment.name,
+        "title": outcome.experiment.title,
+        "url": url,
+        "api": None if target is None else target.api,
+        "model": None if target is None else target.model,
+        "options": dict(outcome.options),
+        "complete": outcome.complete,
+        "valid": not outcome.doubts and outcome.complete,
+        "doubts": list(outcome.doubts),
+        "exit": outcome.exit,
+        "failed": outcome.failed,
+        "failures": list(outcome.failures),
+        "bounds": [
+            {"bound": each.bound.text, "result": each.held.value, "where": list(each.where)}
+            for each in outcome.verdicts
+        ],
+        "columns": [
+            {"name": c.name, "unit": c.unit, "formula": c.formula} for c in outcome.table.columns
+        ],
+        "rows": [
+            {c.name: _finite(row.get(c.name)) for c in outcome.table.columns}
+            for row in outcome.table.rows
+        ],
+        "notes": list(outcome.table.notes),
+        "loads": [dict(each) for each in outcome.loads],
+    }
+
+
+def _finite(value: Cell) -> Json:
+    return None if isinstance(value, float) and math.isinf(value) else value
+
+
+def dumps(outcome: Outcome, url: str, version: str) -> str:
+    return json.dumps(document(outcome, url, version), indent=1, allow_nan=False) + "\n"
+
+
+def csv_lines(table: Table) -> Iterator[str]:
+    """A header, then a line for each of the table; an empty cell is unknown."""
+    names = [column.name for column in table.columns]
+    yield _csv(names)
+    for row in table.rows:
+        yield _csv(["" if _finite(row.get(name)) is None else str(row[name]) for name in names])
+
+
+def _csv(cells: Sequence[str]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerow(cells)
+    return out.getvalue()
+
+
+def render(outcome: Outcome) -> str:
+    """For a terminal; ends with the verdict and the exit code."""
+    target = outcome.target
+    who = "" if target is None else f": {target.model} at {target.url} ({target.api})"
+    options = ", ".join(f"{name} {value}" for name, value in outcome.options.items())
+    lines = [f"{outcome.experiment.name}{who}", outcome.experiment.title, options, ""]
+    lines += [_table(outcome.table), ""] if outcome.table.rows else []
+    lines += [*outcome.table.notes]
+    lines += [f"failed: {each}" for each in outcome.failures[:DOUBTS_SHOWN]]
+    lines += [_more(outcome.failures)] if len(outcome.failures) > DOUBTS_SHOWN else []
+    lines += [_bound(each) for each in outcome.verdicts]
+    lines += [f"not valid: {each}" for each in outcome.doubts[:DOUBTS_SHOWN]]
+    lines += [_more(outcome.doubts)] if len(outcome.doubts) > DOUBTS_SHOWN else []
+    return "".join(f"{_lines(each)}\n" for each in (*lines, _verdict(outcome)))
+
+
+def _lines(text: str) -> str:
+    return "\n".join(terminal(line) for line in text.split("\n"))
+
+
+def _more(said: Sequence[str]) -> str:
+    return f"  and {len(said) - DOUBTS_SHOWN} more (--json)"
+
+
+def _table(table: Table) -> str:
+    align = ["right" if c.unit else "left" for c in table.columns]
+    heads = [column.head for column in table.columns]
+    return tabulate(list(texts(table)), headers=heads, colalign=align, disable_numparse=True)
+
+
+def _bound(verdict: Verdict) -> str:
+    where = f" ({'; '.join(verdict.where)})" if verdict.where else ""
+    return f"bound {verdict.held.value}: {verdict.bound.text}{where}"
+
+
+def _verdict(outcome: Outcome) -> str:
+    word = "not valid" if outcome.doubts else "valid"
+    complete = "" if outcome.complete else " · not complete: interrupted"
+    failed = f"{outcome.failed} failed, {outcome.allowed} allowed"
+    return f"{word} · {failed}{complete} · exit {outcome.exit}"

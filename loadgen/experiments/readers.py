@@ -1,0 +1,145 @@
+"""Reports of experiments with clients that do not read. Pure: shots → a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from conformance.capture import Capture
+from loadgen.experiments.figures import (
+    Shot,
+    gaps,
+    middle,
+    of,
+    over,
+    pooled,
+    role,
+    took,
+)
+from loadgen.experiments.spec import CONTROL
+from loadgen.experiments.table import Cell, Column, Table, millis, ratio, requests, seconds
+from loadgen.measure import Row
+
+Options = Mapping[str, int]
+READER = "reader"
+AT_ONCE = 0.05  # of the time that the answer takes
+
+SLOW = (
+    Column("the other one", "how the eighth stream is read"),
+    seconds("took", "of the healthy: last event of any − first send; median of rounds"),
+    ratio("longer", "took / that of the control of the same round; median of rounds"),
+    millis("gap-p50", "between neighbouring chunks with text of the healthy, all rounds"),
+    millis("gap-p99", "the same"),
+    ratio("gap-longer", "gap-p99 / that of the control"),
+    Column("whole", "of the healthy, all rounds"),
+    requests("lost", "of the healthy that did not come whole"),
+    Column("its end", "what became of the other one"),
+    seconds("its-time", "its last event − its send; median of rounds"),
+)
+
+
+def slow_readers(shots: Sequence[Shot], options: Options) -> Table:
+    """The control, and with one that stops reading for three times as long as an answer takes."""
+    control, slow = of(shots, CONTROL), of(shots, "slow")
+    base = {shot.turn.round: took(role(shot.result.rows)) for shot in control}
+    longer = [over(took(role(s.result.rows)), base.get(s.turn.round)) for s in slow]
+    lines = [_slow_line("read at once", control, 1.0 if control else None)]
+    lines.append(_slow_line("not read for a while", slow, middle(longer)))
+    for line in lines:
+        line["gap-longer"] = over(_number(line["gap-p99"]), _number(lines[0]["gap-p99"]))
+    return Table(SLOW, tuple(lines))
+
+
+def _number(cell: Cell) -> float | None:
+    return cell if isinstance(cell, int | float) else None
+
+
+def _slow_line(name: str, shots: Sequence[Shot], longer: float | None) -> dict[str, Cell]:
+    rows = [row for shot in shots for row in role(shot.result.rows)]
+    others = [row for shot in shots for row in role(shot.result.rows, READER)]
+    whole = sum(row.success for row in rows)
+    return {
+        "the other one": name,
+        "took": middle(took(role(shot.result.rows)) for shot in shots),
+        "longer": longer,
+        "gap-p50": pooled(gaps(rows), 0.5),
+        "gap-p99": pooled(gaps(rows), 0.99),
+        "whole": f"{whole} of {len(rows)}",
+        "lost": len(rows) - whole,
+        "its end": ", ".join(sorted({row.fate.value for row in others})) or None,
+        "its-time": middle(_time(row) for row in others),
+    }
+
+
+def _time(row: Row) -> float | None:
+    return None if row.last_event is None or row.sent is None else row.last_event - row.sent
+
+
+BUFFERS = (
+    Column("reader", "how the answer is read"),
+    Column("bytes", "of the answer, head and framing included", "bytes", "", 0),
+    Column("tokens", "completion_tokens of usage", "tokens", "", 0),
+    Column(
+        "absorbed",
+        "bytes read within a twentieth of the control's time after reading began: what was there, "
+        "and what the server made meanwhile",
+        "bytes", "bytes", 0,
+    ),
+    ratio("share", "absorbed / bytes"),
+    Column(
+        "made", "tokens that the server's counter had grown by when reading began", "tokens", "", 0
+    ),
+    Column("stopped", "did the server stop making tokens, by that counter?"),
+    Column("its end", "what became of it"),
+)  # fmt: skip
+
+
+def buffers(shots: Sequence[Shot], options: Options) -> Table:
+    """The control, read at once; then one that nobody reads, and all of it at the end."""
+    control, never = of(shots, CONTROL), of(shots, "never")
+    span = middle(_time(row) for shot in control for row in shot.result.rows)
+    lines = [_absorbing(shot, span, reads=True) for shot in control]
+    lines += [_absorbing(shot, span, reads=False) for shot in never]
+    return Table(BUFFERS, tuple(lines))
+
+
+def _absorbing(shot: Shot, span: float | None, *, reads: bool) -> dict[str, Cell]:
+    row = next(iter(shot.result.rows), None)
+    capture = next(iter(shot.captures.values()), None)
+    if row is None or capture is None:
+        return {"reader": "nobody"}
+    size = len(capture.received)
+    line: dict[str, Cell] = {
+        "reader": "at once" if reads else "not before the answer should be over",
+        "bytes": size,
+        "tokens": row.completion_tokens,
+        "its end": row.fate.value,
+    }
+    if reads:
+        return line
+    there, made = absorbed(capture, span), _made(shot, capture)
+    line |= {"absorbed": there, "share": over(there, size), "made": made}
+    if made is not None and row.completion_tokens is not None:
+        line["stopped"] = "yes" if made < row.completion_tokens else "no: all of it was made"
+    return line
+
+
+def absorbed(capture: Capture, span: float | None) -> int | None:
+    """Bytes that came within AT_ONCE of `span` seconds from the first read on."""
+    times = [read.at for read in capture.reads]
+    if not times or times[0] is None or span is None:
+        return None
+    until = times[0] + AT_ONCE * span
+    return max(read.end for read in capture.reads if read.at is not None and read.at <= until)
+
+
+def _made(shot: Shot, capture: Capture) -> float | None:
+    """By the counter, from before the load until the first byte was read."""
+    began = capture.reads[0].at if capture.reads else None
+    served = shot.result.served
+    if served is None or began is None:
+        return None
+    known = [s for s in served.samples if "generated_tokens" in s.values]
+    before = [sample for sample in known if sample.at <= began]
+    if not known or not before:
+        return None
+    return before[-1].values["generated_tokens"] - before[0].values["generated_tokens"]

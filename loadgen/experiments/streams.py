@@ -1,0 +1,215 @@
+"""Reports of experiments in which everybody reads to the end. Pure: shots → a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from loadgen.experiments.figures import (
+    Shot,
+    gaps,
+    middle,
+    of,
+    over,
+    pooled,
+    role,
+    throughput,
+    tokens_each,
+    waits,
+)
+from loadgen.experiments.spec import CONTROL
+from loadgen.experiments.table import Cell, Column, Table, millis, ratio, requests
+from loadgen.measure import Row
+from loadgen.outcome import Fate
+
+CLIENTS = ("client_limited", "rate_not_achieved", "schedule_late")
+
+Options = Mapping[str, int]
+
+OVERLAP = (
+    Column("streams", "requests sent at once", "requests"),
+    Column(
+        "tokens-s",
+        "completion_tokens of usage of all / (last chunk with text − first send); median of rounds",
+        "1/s", "1/s", 0,
+    ),
+    ratio("gain", "tokens-s / tokens-s of the first line"),
+    millis("gap-p50", "between neighbouring chunks with text, all streams and rounds"),
+    millis("gap-p99", "the same"),
+    millis("ttft-p50", "first chunk with text − last byte of the request sent"),
+    Column("tokens", "mean completion_tokens of a stream", "tokens", "", 0),
+    Column(
+        "identical",
+        "answers equal to those of the same requests asked alone, of those that repeat themselves "
+        "when asked alone twice",
+    ),
+    requests("differ", "those that are not"),
+)  # fmt: skip
+
+
+def overlap(shots: Sequence[Shot], options: Options) -> Table:
+    """A line for each number of streams at once."""
+    lines: list[Mapping[str, Cell]] = []
+    base: float | None = None
+    for n in dict.fromkeys(shot.turn.n for shot in shots):
+        mine = [shot for shot in shots if shot.turn.n == n]
+        rows = [row for shot in mine for row in shot.result.rows if row.success]
+        rate = middle(throughput(shot.result.rows) for shot in mine)
+        base = rate if base is None else base
+        lines.append(
+            {
+                "streams": n,
+                "tokens-s": rate,
+                "gain": over(rate, base),
+                "gap-p50": pooled(gaps(rows), 0.5),
+                "gap-p99": pooled(gaps(rows), 0.99),
+                "ttft-p50": middle(waits(rows)),
+                "tokens": tokens_each(rows),
+                **_identity(mine),
+            }
+        )
+    return Table(OVERLAP, tuple(lines))
+
+
+def _identity(shots: Sequence[Shot]) -> dict[str, Cell]:
+    found = [shot.result.solo for shot in shots if shot.result.solo is not None]
+    asked, repeats = sum(each.asked for each in found), sum(each.repeats for each in found)
+    differ = sum(len(each.differs) for each in found)
+    if not found or not repeats:
+        return {"identical": f"none of {asked} repeats itself" if asked else None, "differ": None}
+    return {"identical": f"{repeats - differ} of {repeats}", "differ": differ}
+
+
+# -- others come while some run ------------------------------------------------------------------
+
+ARRIVALS = (
+    Column("running streams", "when: alone; then, with the others, by when a gap ended"),
+    millis("gap-p50", "between neighbouring chunks with text of the running streams"),
+    millis("gap-p99", "the same"),
+    millis("gap-max", "the worst of them"),
+    millis("ttft-p50", "of those that came then: first chunk with text − last byte of the request"),
+    millis("ttft-max", "the same, the worst"),
+    Column("prompt", "mean prompt_tokens of usage of those that came then", "tokens", "", 0),
+    requests("lost", "requests that did not come whole"),
+)
+
+
+def joiners(shots: Sequence[Shot], options: Options) -> Table:
+    """Before the first of them, while one waits for its first token, and when all have it."""
+    return _arrivals(shots, "joined", "joiner")
+
+
+def long_prompt(shots: Sequence[Shot], options: Options) -> Table:
+    """The same for one that takes long to be read."""
+    return _arrivals(shots, "long", "long")
+
+
+def _arrivals(shots: Sequence[Shot], load: str, name: str) -> Table:
+    alone, joined = of(shots, CONTROL), of(shots, load)
+    found: dict[str, list[list[float]]] = {moment: [] for moment in _MOMENTS}
+    for shot in joined:
+        running, come = role(shot.result.rows), role(shot.result.rows, name)
+        for moment, values in _split(running, come).items():
+            found[moment].append(values)
+    came = [row for shot in joined for row in role(shot.result.rows, name)]
+    lines = [_line("alone", [gaps(shot.result.rows) for shot in alone])]
+    lines[0].update(_came([row for shot in alone for row in shot.result.rows]))
+    lines += [_line(moment, values) for moment, values in found.items()]
+    lines[2].update(_came(came))
+    lost = [row for shot in joined for row in role(shot.result.rows) if not row.success]
+    lines[3]["lost"] = len(lost)
+    return Table(ARRIVALS, tuple(lines))
+
+
+_MOMENTS = ("before they come", "while one waits", "when all have come")
+
+
+def _split(running: Sequence[Row], come: Sequence[Row]) -> dict[str, list[float]]:
+    """The gaps of the running streams by what went on at their end."""
+    spans = [(row.sent, row.first_token) for row in come]
+    known = [(start, end) for start, end in spans if start is not None and end is not None]
+    out: dict[str, list[float]] = {moment: [] for moment in _MOMENTS}
+    if not known:
+        return out
+    first, last = min(start for start, _ in known), max(end for _, end in known)
+    for row in running:
+        for a, b in pairwise(row.token_times):
+            if b <= first:
+                out[_MOMENTS[0]].append(b - a)
+            elif any(a < end and b > start for start, end in known):
+                out[_MOMENTS[1]].append(b - a)
+            elif a >= last:
+                out[_MOMENTS[2]].append(b - a)
+    return out
+
+
+def _line(name: str, rounds: Sequence[Sequence[float]]) -> dict[str, Cell]:
+    values = [gap for each in rounds for gap in each]
+    return {
+        "running streams": name,
+        "gap-p50": pooled(values, 0.5),
+        "gap-p99": pooled(values, 0.99),
+        "gap-max": max(values, default=None),
+    }
+
+
+def _came(rows: Sequence[Row]) -> dict[str, Cell]:
+    prompts = [row.prompt_tokens for row in rows if row.prompt_tokens is not None]
+    return {
+        "ttft-p50": middle(waits(rows)),
+        "ttft-max": max(waits(rows), default=None),
+        "prompt": middle(prompts),
+        "lost": sum(not row.success for row in rows),
+    }
+
+
+# -- more and more ---------------------------------------------------------------------------------
+
+MANY = (
+    Column("streams", "requests sent at once", "requests"),
+    requests("whole", "that came whole"),
+    requests("refused", "that were refused by a status"),
+    requests("failed", "that failed otherwise, or broke a MUST"),
+    Column("tokens-s", "as for overlap", "1/s", "1/s", 0),
+    millis("ttft-p50", "first chunk with text − last byte of the request sent"),
+    millis("ttft-max", "the same, the worst"),
+    Column("broke", "what went wrong first"),
+)
+
+
+def many_streams(shots: Sequence[Shot], options: Options) -> Table:
+    """A line for each number, the last one with what broke."""
+    return Table(MANY, tuple(_many(shot, options) for shot in shots))
+
+
+def _many(shot: Shot, options: Options) -> dict[str, Cell]:
+    rows = shot.result.rows
+    refused = sum(row.fate is Fate.REFUSED for row in rows)
+    return {
+        "streams": shot.turn.n,
+        "whole": sum(row.success for row in rows),
+        "refused": refused,
+        "failed": shot.result.failed - refused,
+        "tokens-s": throughput([row for row in rows if row.success]),
+        "ttft-p50": middle(waits(rows)),
+        "ttft-max": max(waits(rows), default=None),
+        "broke": broke(shot, options) or "nothing",
+    }
+
+
+def broke(shot: Shot, options: Options) -> str | None:
+    """In words; our own limits before the server's, which they may look like."""
+    result = shot.result
+    limit = result.load.get("streams_at_most")
+    if isinstance(limit, int | float) and (shot.turn.n or 0) > limit:
+        return f"our own limit: {limit:g} connections (open files)"
+    for failure in result.failures:
+        why = " ".join(str(each) for each in (failure.status, failure.detail) if each is not None)
+        return f"{failure.count} × {failure.fate.value} ({why})"
+    if result.failed:
+        return f"{result.failed} answers break a MUST"
+    worst = max(waits(result.rows), default=0.0)
+    if worst > options["ttft"]:
+        return f"a first token took {worst:.1f} s"
+    ours = [doubt for doubt in result.doubts if doubt.reason in CLIENTS]
+    return f"our own client: {ours[0].detail}" if ours else None
