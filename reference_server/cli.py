@@ -24,6 +24,8 @@ from reference_server.wire.server import SeamsFor, Server, Settings
 from reference_server.write_log import logging_to
 
 DRAIN_SECONDS = 10.0
+STEP_MS = 2.0
+_GIVEN = ("device", "dtype", "kv_blocks", "prefill_chunk")  # else as `models.load` has it
 
 
 class Unready(Exception):
@@ -43,8 +45,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             seams = _seams(options, opened)
             return trio.run(_serve, options, _engine(options), seams)
     except Unready as error:
-        print(f"reference-server: {error}", file=sys.stderr)
+        _tell(str(error))
         return 2
+
+
+def _tell(line: str) -> None:
+    print(f"reference-server: {line}", file=sys.stderr, flush=True)
 
 
 def _engine(options: argparse.Namespace) -> Engine:
@@ -60,13 +66,12 @@ def _engine(options: argparse.Namespace) -> Engine:
     try:
         return models.load(
             options.model,
-            device=options.device,
-            dtype=options.dtype,
             max_batch=options.max_batch,
-            kv_blocks=options.kv_blocks,
-            prefill_chunk=options.prefill_chunk,
             prefix_sharing=not options.no_prefix_sharing,
             batch_invariant=options.batch_invariant,
+            threads=options.threads,
+            tell=_tell,
+            **{name: value for name in _GIVEN if (value := getattr(options, name)) is not None},
         )
     except models.ModelError as error:
         raise Unready(str(error)) from None
@@ -75,7 +80,8 @@ def _engine(options: argparse.Namespace) -> Engine:
 def _bridge(options: argparse.Namespace, engine: Engine) -> Bridge:
     """The scripted engine keeps the pace it is told; one that computes gets a thread."""
     scripted = options.model == SCRIPTED
-    pace = options.step_ms / 1000 if scripted else 0.0
+    step_ms = STEP_MS if options.step_ms is None else options.step_ms
+    pace = step_ms / 1000 if scripted else 0.0
     slow = POLICIES[options.slow_client]
     return Bridge(engine, pace, threaded=not scripted, slow=slow)
 

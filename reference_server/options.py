@@ -56,15 +56,17 @@ def _model_flags(made: Parser) -> None:
         metavar="tiny|scripted|DIR|HUB_ID",
         help="scripted needs no torch; tiny is the default where torch is (here: %(default)s)",
     )
-    add("--device", default="cpu", metavar="cpu|cuda", help="where the model computes")
-    add("--dtype", default="float32", metavar="float32|bfloat16", help="of weights and cache")
-    add("--batch-invariant", action="store_true", help="the same bits in any company; slower")
-    add("--kv-blocks", type=int, metavar="N", help="blocks of 16 tokens in the cache")
-    add("--prefill-chunk", type=int, default=256, metavar="N", help="prompt tokens a step; 0: all")
-    add("--no-prefix-sharing", action="store_true", help="compute equal beginnings anew")
     add("--context", type=int, metavar="N", help="most tokens of prompt and answer together")
     add("--max-batch", type=int, default=16, metavar="N", help="choices decoded at once")
-    add("--step-ms", type=float, default=2.0, metavar="MS", help="a decode step of scripted")
+    add("--step-ms", type=float, metavar="MS", help="a decode step of scripted (2)")
+    # What computes; without a default here, so that it shows who asked the scripted model for it.
+    add("--device", metavar="cpu|cuda", help="where the model computes (cpu)")
+    add("--dtype", metavar="float32|bfloat16", help="of weights and cache (float32)")
+    add("--threads", type=int, metavar="N", help="torch's threads (as torch thinks fit)")
+    add("--batch-invariant", action="store_true", help="the same bits in any company; slower")
+    add("--kv-blocks", type=int, metavar="N", help="blocks of 16 tokens in the cache")
+    add("--prefill-chunk", type=int, metavar="N", help="prompt tokens a step; 0: all (256)")
+    add("--no-prefix-sharing", action="store_true", help="compute equal beginnings anew")
 
 
 def _serving_flags(made: Parser) -> None:
@@ -105,8 +107,14 @@ def _problems(options: argparse.Namespace) -> Iterator[str]:
         if value is not None and not holds(value):
             yield f"--{name}: expected {expected}, got {value:g}"
     for name, words in _CHOICES.items():
-        if (value := given[name.replace("-", "_")]) not in words:
+        value = given[name.replace("-", "_")]
+        if value is not None and value not in words:
             yield f"--{name}: expected one of {', '.join(words)}, got {value}"
+    scripted = options.model == SCRIPTED
+    for name in _COMPUTING if scripted else _PLAYING:
+        if given[name.replace("-", "_")] not in (None, False):
+            wanted = "a model that computes" if scripted else "the scripted model"
+            yield f"--{name}: goes with {wanted} only, not with {options.model}"
     if options.api_key_env and not os.environ.get(options.api_key_env):
         yield f"--api-key-env: the environment variable {options.api_key_env} is not set"
     if options.log_writes and (options.fault or options.personality or options.allow_faults):
@@ -117,10 +125,16 @@ def _problems(options: argparse.Namespace) -> Iterator[str]:
         yield from _unknown("--fault", fault, name)
 
 
+_PLAYING = ("step-ms",)
+_COMPUTING = (
+    *("device", "dtype", "threads", "batch-invariant", "kv-blocks", "prefill-chunk"),
+    "no-prefix-sharing",
+)
 _RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "port": (lambda n: 0 <= n <= 65535, "0 to 65535"),
     "step-ms": (lambda n: 0 <= n < 1e9, "milliseconds, not negative"),
     "max-batch": (lambda n: n >= 1, "at least 1"),
+    "threads": (lambda n: n >= 1, "at least 1"),
     "kv-blocks": (lambda n: n >= 1, "at least 1"),
     "prefill-chunk": (lambda n: n >= 0, "0 or more"),
     "context": (lambda n: n >= 1, "at least 1"),

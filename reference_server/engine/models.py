@@ -6,9 +6,10 @@ line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
+    modeling_gguf_pytorch_utils,
 )
 from transformers.utils import logging
 
@@ -59,17 +61,22 @@ def load(
     prefix_sharing: bool = True,
     batch_invariant: bool = False,
     seed: int | None = None,
+    threads: int | None = None,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> BatchingEngine:
     """An engine over the model `name`: "tiny", a folder, a GGUF file, or a hub id.
 
     `kv_blocks` of `block_size` tokens are the cache; None: enough for `max_batch` full contexts, at
-    most `CACHE_BYTES`. Raises ModelError, whose message is one line.
+    most `CACHE_BYTES`. `threads`: torch's, for the whole process; None: as it thinks fit. `tell`
+    gets a line where loading takes long. Raises ModelError, whose message is one line.
     """
+    if threads is not None:
+        torch.set_num_threads(threads)
     with _named(name):
         kind = _checked(device, dtype)
         source = find(name)
         with _in_one_line():
-            model, tokenizer = _read(source, kind, device)
+            model, tokenizer = _read(source, kind, device, tell)
         runner, vocabulary = runner_for(
             model,
             tokenizer,
@@ -169,7 +176,9 @@ def _in_folder(folder: Path) -> Source:
     return Source(str(folder), {"gguf_file": found[0].name})
 
 
-def _read(source: Source, dtype: Any, device: str) -> tuple[Any, Any]:
+def _read(
+    source: Source, dtype: Any, device: str, tell: Callable[[str], None] = lambda line: None
+) -> tuple[Any, Any]:
     """Model and tokenizer, as transformers reads them. No code of the model's own is run."""
     logging.disable_progress_bar()
     config = AutoConfig.from_pretrained(source.place, **source.options)
@@ -177,16 +186,43 @@ def _read(source: Source, dtype: Any, device: str) -> tuple[Any, Any]:
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise ModelError(f"a {config.model_type} model does not generate text")
     tokenizer = _tokenizer(source)
-    model, notes = AutoModelForCausalLM.from_pretrained(
-        source.place,
-        **source.options,
-        dtype=dtype,
-        attn_implementation="eager",
-        output_loading_info=True,
-    )
+    if file := source.options.get("gguf_file"):
+        tell(f"loading {Path(source.place) / file}")
+    with _without_bars():
+        model, notes = AutoModelForCausalLM.from_pretrained(
+            source.place,
+            **source.options,
+            dtype=dtype,
+            attn_implementation="eager",
+            output_loading_info=True,
+        )
     if missing := notes["missing_keys"]:
         raise ModelError(f"{len(missing)} tensors are not in its files, {min(missing)} is one")
+    if device == "cpu":
+        _unmap(model)
     return model.eval().to(device), tokenizer
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """transformers' switch for progress bars does not reach the one of its GGUF reader."""
+    shown = modeling_gguf_pytorch_utils.tqdm
+    modeling_gguf_pytorch_utils.tqdm = partial(shown, disable=True)
+    try:
+        yield
+    finally:
+        modeling_gguf_pytorch_utils.tqdm = shown
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def _unmap(model: Any) -> None:
+    """Weights of the file's own type are views of the file, which is mapped into memory.
+
+    Whoever then writes over the file in place (cp, an interrupted download that goes on) would end
+    the server with SIGBUS, or change the model under it. So they are copied, one after the other.
+    """
+    for weight in (*model.parameters(), *model.buffers()):
+        weight.data = weight.data.clone()
 
 
 def _tokenizer(source: Source) -> Any:

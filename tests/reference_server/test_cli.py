@@ -66,6 +66,7 @@ def test_the_first_line_says_where_it_serves() -> None:
         (["--max-batch", "0"], "--max-batch: expected at least 1, got 0"),
         (["--kv-blocks", "0"], "--kv-blocks: expected at least 1, got 0"),
         (["--prefill-chunk", "-1"], "--prefill-chunk: expected 0 or more, got -1"),
+        (["--threads", "0"], "--threads: expected at least 1, got 0"),
         (["--context", "0"], "--context: expected at least 1, got 0"),
         (["--max-waiting", "-1"], "--max-waiting: expected 0 or more, got -1"),
         (["--start-within", "0"], "--start-within: expected seconds, positive, got 0"),
@@ -92,6 +93,59 @@ def test_a_bad_option_is_one_line_and_exit_2(
     assert said in shown.err
     flags = set(re.findall(r"--[a-z-]+", shown.err)) - {"--help"}
     assert flags <= {options[0]}, "another flag is named than the wrong one"
+
+
+COMPUTING = {
+    "--device": ["cpu"],
+    "--dtype": ["bfloat16"],
+    "--threads": ["1"],
+    "--batch-invariant": [],
+    "--kv-blocks": ["8"],
+    "--prefill-chunk": ["256"],
+    "--no-prefix-sharing": [],
+}
+
+
+@pytest.mark.parametrize("option", COMPUTING)
+def test_what_only_a_model_could_do_is_not_passed_over_by_the_scripted_one(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--model", "scripted", "--port", "0", option, *COMPUTING[option]]) == 2
+    said = f"{option}: goes with a model that computes only, not with scripted"
+    assert capsys.readouterr() == ("", f"reference-server: {said}\n")
+
+
+def test_a_model_that_computes_takes_no_pace(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--model", "tiny", "--step-ms", "20"]) == 2
+    said = "--step-ms: goes with the scripted model only, not with tiny"
+    assert capsys.readouterr() == ("", f"reference-server: {said}\n")
+
+
+@pytest.mark.torch
+def test_what_is_asked_of_a_model_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from reference_server.engine import models
+
+    asked: dict[str, Any] = {}
+
+    def load(name: str, **options: Any) -> Any:
+        asked.update(options, name=name)
+        raise models.ModelError("seen")
+
+    monkeypatch.setattr(models, "load", load)
+    options = [word for name, values in COMPUTING.items() for word in (name, *values)]
+    assert main(["--model", "tiny", "--max-batch", "3", *options]) == 2
+    del asked["tell"]
+    assert asked == {
+        "name": "tiny",
+        "max_batch": 3,
+        "device": "cpu",
+        "dtype": "bfloat16",
+        "threads": 1,
+        "batch_invariant": True,
+        "kv_blocks": 8,
+        "prefill_chunk": 256,
+        "prefix_sharing": False,
+    }
 
 
 @pytest.mark.torch

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reference_server.engine.interface import Failure
+from reference_server.engine.interface import Done, Failure
 from tests.reference_server.step_gate import ids
 
 torch = pytest.importorskip("torch", reason="torch is not installed (make reference installs it)")
@@ -184,9 +184,14 @@ def test_a_folder_becomes_an_engine(family: str, dtype: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("named", ["model.gguf", "."], ids=["file", "folder"])
-def test_a_gguf_file_becomes_an_engine(named: str, tmp_path: Path) -> None:
+def test_a_gguf_file_becomes_an_engine(
+    named: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     models.write_gguf(tmp_path / "model.gguf", tokenizers.byte_level())
-    engine = loading.load(str(tmp_path / named), max_batch=2, kv_blocks=8)
+    told: list[str] = []
+    engine = loading.load(str(tmp_path / named), max_batch=2, kv_blocks=8, tell=told.append)
+    assert told == [f"loading {tmp_path / 'model.gguf'}"]
+    assert capfd.readouterr() == ("", ""), "progress bars are for terminals"
     assert engine.context == models.CONTEXT
     work = models.Work("0", "The river", models.Sampling(max_tokens=3, ignore_eos=True))
     assert len(models.run(engine, work)["0"]) == 3
@@ -364,6 +369,26 @@ REAL = (
     "1, 2, 3, 4, 5,",
     "Die Sonne scheint und",
 )
+
+
+def test_a_model_file_may_be_written_over_while_it_is_served(tmp_path: Path) -> None:
+    """Mapped into memory, a file that is cut short would end the process with SIGBUS."""
+    folder = saved(tmp_path, "llama")
+    engine = loading.load(str(folder), max_batch=2, kv_blocks=16)
+    engine.submit(models.Work("w", "river", models.Sampling(temperature=0.0, max_tokens=8)))
+    events = list(engine.step())
+    mapped = Path("/proc/self/maps")
+    if mapped.exists():
+        assert str(folder) not in mapped.read_text()
+    (folder / "model.safetensors").write_bytes(b"")  # in place: the same inode, without its pages
+    while not engine.idle:
+        events += engine.step()
+    assert isinstance(events[-1], Done)
+
+
+def test_the_threads_are_torchs(tmp_path: Path) -> None:
+    loading.load(str(saved(tmp_path, "llama")), max_batch=1, kv_blocks=4, threads=2)
+    assert torch.get_num_threads() == 2
 
 
 @pytest.mark.slow
