@@ -10,7 +10,7 @@ import trio
 from reference_server.bridge.drivers import Driver, Gate, InLoop, Threaded
 from reference_server.bridge.meter import Meter
 from reference_server.bridge.policy import DEFAULT, POLICIES, SlowPolicy
-from reference_server.bridge.queue import Books
+from reference_server.bridge.queue import Books, Share
 from reference_server.bridge.ticket import Ticket
 from reference_server.clock import Clock
 from reference_server.engine.interface import Engine, Event, Gauges, Started, Work
@@ -41,6 +41,7 @@ class Bridge:
         self._clock = clock or Clock()
         self.slow = slow
         self._tickets: dict[str, Ticket] = {}
+        self._held: set[Ticket] = set()  # until they are closed: a client may read on at the end
         self._unstarted: set[str] = set()
         self._fresh = 0  # tokens that are owed to requests which no step has seen
         self._timers: trio.Nursery | None = None
@@ -85,6 +86,7 @@ class Bridge:
 
     def open(self, works: Sequence[Work], streamed: bool = False) -> Ticket:
         ticket = Ticket(self, works, self.slow if streamed else _GATHERS)
+        self._held.add(ticket)
         for work in works:
             self.engine.submit(work)
             self._tickets[work.id] = ticket
@@ -96,6 +98,14 @@ class Bridge:
     def forget(self, work: str) -> None:
         self._tickets.pop(work, None)
         self._unstarted.discard(work)
+
+    def closed(self, ticket: Ticket) -> None:
+        self._held.discard(ticket)
+
+    def shares(self, most: int) -> list[Share]:
+        """The exchanges that hold something, the largest first, `most` of them."""
+        shares = [share for ticket in self._held if (share := ticket.share).events]
+        return sorted(shares, key=lambda share: (-share.bytes, share.id))[:most]
 
     def cancel(self, work: str) -> None:
         """The next step gives its places back; until then events of it are late."""

@@ -22,6 +22,16 @@ class Books:
     dropped: int = 0  # streams that ended for their reader's slowness
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one exchange holds. `id` is the last part of its answer's id."""
+
+    id: str
+    events: int
+    bytes: int
+    paused: bool
+
+
 @dataclass(slots=True)
 class _Held:
     event: Event
@@ -39,6 +49,11 @@ class Queue:
 
     def __len__(self) -> int:
         return len(self._held)
+
+    @property
+    def bytes(self) -> int:
+        """About what the events take when they are written."""
+        return self._bytes
 
     def put(self, event: Event) -> None:
         if isinstance(event, Delta):

@@ -9,7 +9,7 @@ import trio
 
 from reference_server.bridge.meter import Meter, Watch
 from reference_server.bridge.policy import KIND, Full, SlowPolicy
-from reference_server.bridge.queue import Books, Queue
+from reference_server.bridge.queue import Books, Queue, Share
 from reference_server.engine.interface import Delta, Done, Event, Failure, Started, Work
 from reference_server.seams import After
 
@@ -28,6 +28,8 @@ class Desk(Protocol):
     def later(self, seconds: float, call: Callable[[], None]) -> trio.CancelScope: ...
 
     def forget(self, work: str) -> None: ...
+
+    def closed(self, ticket: Ticket) -> None: ...
 
     def cancel(self, work: str) -> None: ...
 
@@ -48,6 +50,7 @@ class Ticket:
 
     def __init__(self, desk: Desk, works: Sequence[Work], policy: SlowPolicy) -> None:
         self._desk, self._policy = desk, policy
+        self._id = works[0].id.partition("/")[0]
         self._watches = {work.id: Watch(desk.meter, desk.now()) for work in works}
         self._open = set(self._watches)
         self._queue = Queue(policy, sum(work.n for work in works), desk.books)
@@ -56,6 +59,11 @@ class Ticket:
         self._in_a_row = 0  # events taken without any waiting
         self._patience: trio.CancelScope | None = None
         self._deadline: trio.CancelScope | None = None
+
+    @property
+    def share(self) -> Share:
+        """What waits for its client now."""
+        return Share(self._id, len(self._queue), self._queue.bytes, self._paused)
 
     def must_start(self, seconds: float) -> None:
         """A request that has no place by then is given up."""
@@ -165,6 +173,7 @@ class Ticket:
         _stop(self._deadline)
         self._release()
         self._wanted.set()
+        self._desk.closed(self)
 
     def fail(self, message: str, kind: str) -> None:
         """End every work of this exchange with a Failure that its client will see."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from reference_server.bridge.meter import Histogram, Meter
-from reference_server.bridge.queue import Books
+from reference_server.bridge.queue import Books, Share
 from reference_server.engine.interface import Gauges
 
 _PREFIX = "streamproof:"
@@ -37,6 +37,7 @@ class Snapshot:
     connections_open: int
     body_bytes: int
     slow_client: str
+    shares: Sequence[Share] = ()  # what single streams hold, the largest first
 
 
 def stats(shown: Snapshot, now: float) -> dict[str, Any]:
@@ -46,7 +47,11 @@ def stats(shown: Snapshot, now: float) -> dict[str, Any]:
         "uptime_s": round(now - counts.started, 3),
         "model": shown.model,
         "engine": {**numbers, **engine.extra, "late_events": shown.late_events},
-        "slow_clients": {"policy": shown.slow_client, **asdict(shown.books)},
+        "slow_clients": {
+            "policy": shown.slow_client,
+            **asdict(shown.books),
+            "streams": [asdict(share) for share in shown.shares],
+        },
         "wire": {
             "connections_open": shown.connections_open,
             "connections": counts.connections,

@@ -29,6 +29,7 @@ from reference_server.wire.limits import Bodies, Limits
 _GENERATE = {"/v1/chat/completions": chat_request.chat, "/v1/completions": request.completions}
 _TOKENS = {"/tokenize": tokens.tokenize, "/detokenize": tokens.detokenize}
 _GET = ("/v1/models", "/health", "/stats", "/metrics")
+_SHOWN = 16  # streams of which /stats tells what they hold
 _LONG = 16 * 1024  # characters: counting the tokens of more is left to a thread
 
 
@@ -187,6 +188,7 @@ class Server:
             connections_open=len(self._connections),
             body_bytes=self._bodies.held,
             slow_client=bridge.slow.name,
+            shares=bridge.shares(_SHOWN),
         )
 
     # -- generation --------------------------------------------------------------------------

@@ -310,6 +310,54 @@ def test_who_has_much_to_be_written_lets_the_others_have_their_turn() -> None:
     assert max(a - b for a, b in pairwise(turns)) <= 32
 
 
+def test_stats_show_what_single_streams_hold_the_largest_first() -> None:
+    """Also when the engine has long finished; nothing when the client has gone."""
+
+    async def main() -> None:
+        async with serving(PATIENT, slow="unbounded", max_batch=32) as running:
+
+            async def shown() -> list[dict[str, object]]:
+                stats = (await running.connect().get("/stats")).json["slow_clients"]
+                shares: list[dict[str, object]] = stats["streams"]
+                if len(shares) < 16:
+                    assert sum(int(str(each["bytes"])) for each in shares) == stats["bytes"]
+                return shares
+
+            clients = [slowly(running) for _ in range(20)]
+            for number, client in enumerate(clients):
+                await client.send(CHAT, {**LONG, "max_tokens": 4 + number})
+            await trio.sleep(30 * STEP)
+            assert running.engine.gauges.finished == 20
+            streams = await shown()
+            assert len(streams) == 16
+            assert [each["events"] for each in streams] == list(range(23, 7, -1))
+            sizes = [int(str(each["bytes"])) for each in streams]
+            assert sizes == sorted(sizes, reverse=True)
+            assert not any(each["paused"] for each in streams)
+            ids = {str(chunk["id"]) for chunk in (await clients[-1].read()).chunks}
+            assert ids == {f"chatcmpl-{streams[0]['id']}"}
+            assert streams[0] not in await shown()
+            for client in clients:
+                await client.hang_up()
+            await until(lambda: not running.server._connections)
+            assert await shown() == []
+            assert not running.server.bridge._held
+
+    run(main)
+
+
+def test_a_paused_stream_is_shown_as_such() -> None:
+    async def main() -> None:
+        async with serving(PATIENT, slow="pause") as running:
+            await slowly(running).send(CHAT, LONG)
+            await until(lambda: running.engine.gauges.paused == 1)
+            (share,) = (await running.connect().get("/stats")).json["slow_clients"]["streams"]
+            assert share["paused"]
+            assert share["events"] == POLICIES["pause"].steps
+
+    run(main)
+
+
 # -- readers that never come back ----------------------------------------------------------------
 
 
