@@ -26,22 +26,27 @@ def folder(name: str) -> Path:
     return path
 
 
-def chosen(rows: Sequence[Row], broken: Iterable[int]) -> list[int]:
-    """Indices: the lost ones first, each kind spread over the load."""
+def chosen(rows: Sequence[Row], broken: Iterable[int], workers: int = 1) -> list[int]:
+    """Indices: the lost ones first, each kind spread over the load.
+
+    `workers`: who choose alike; together they keep no more than one would.
+    """
     marked = set(broken)
     lost = [r.index for r in rows if r.was_sent and (not r.success or r.index in marked)]
     fine = [r.index for r in rows if r.success and r.index not in marked]
-    return [*_spread(lost, LOST), *_spread(fine, FINE)]
+    return [*_spread(lost, max(1, LOST // workers)), *_spread(fine, max(1, FINE // workers))]
 
 
 def _spread(indices: Sequence[int], most: int) -> Sequence[int]:
     return indices[:: max(1, -(-len(indices) // most))]
 
 
-def keep(path: Path, api: str, played: Iterable[Played], wanted: Sequence[int]) -> int:
+def keep(
+    path: Path, api: str, played: Iterable[Played], wanted: Sequence[int], workers: int = 1
+) -> int:
     """Writes those that are wanted, in their order, within BYTES; returns how many."""
     captures = {each.index: each.capture for each in played if each.capture is not None}
-    written, left = 0, BYTES
+    written, left = 0, BYTES // workers
     for index in wanted:
         capture = captures.get(index)
         if capture is None or len(capture.received) > left:

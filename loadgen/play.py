@@ -59,6 +59,16 @@ class Records(Protocol):
     def connection(self) -> AbstractAsyncContextManager[Line]: ...
 
 
+class Playing(Protocol):
+    """A load under way, whoever plays it."""
+
+    @property
+    def sent(self) -> int: ...
+    @property
+    def in_flight(self) -> int: ...
+    def interrupt(self) -> None: ...
+
+
 class Player:
     """One load on one recorder. `script` makes request number i; `take` gets what became of it.
 

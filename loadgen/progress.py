@@ -8,7 +8,7 @@ from typing import TextIO
 import trio
 
 from loadgen.load import Closed, Open
-from loadgen.play import Player
+from loadgen.play import Playing
 
 EVERY = 0.5  # seconds
 CLEAR = "\r\x1b[K"
@@ -21,7 +21,7 @@ def line(seconds: float, whole: float | None, sent: int, most: int | None, in_fl
     return f"{time} · {count} · {sent - in_flight} ended · {in_flight} in flight"
 
 
-async def show(player: Player, load: Open | Closed, file: TextIO = sys.stderr) -> None:
+async def show(player: Playing, load: Open | Closed, file: TextIO = sys.stderr) -> None:
     """Until cancelled; the line is gone afterwards."""
     start = trio.current_time()
     most = len(load.offsets) if isinstance(load, Open) else load.requests

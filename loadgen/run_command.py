@@ -11,14 +11,14 @@ from functools import partial
 import trio
 
 from conformance.recorder import Recorder
-from loadgen import archive, export, page, progress, together
+from loadgen import archive, export, page, progress, sharded, together
 from loadgen.counting import spelled, told
 from loadgen.interrupting import listen, unless_interrupted
 from loadgen.keeping import chosen, folder, keep
 from loadgen.kept import Kept
 from loadgen.looking import tally
 from loadgen.output import Outputs
-from loadgen.play import Player
+from loadgen.play import Playing
 from loadgen.played import Played
 from loadgen.players import player_of
 from loadgen.preflight import preflight
@@ -54,7 +54,7 @@ def main(args: argparse.Namespace) -> int:
 def played(setups: Sequence[Setup]) -> Iterator[Result]:
     """One after the other; an interruption ends them all."""
     for setup in setups:
-        result = judged(setup, trio.run(execute, setup))
+        result = judged(setup, trio.run(perform, setup))
         yield result
         if not result.complete:
             return
@@ -66,9 +66,16 @@ def judged(setup: Setup, ran: Ran) -> Result:
     return result_of(ran, setup.slos, setup.allowed.most_of(sent), setup.allowed.text)
 
 
+async def perform(setup: Setup, beside: Callable[[Playing], Awaitable[None]] | None = None) -> Ran:
+    """`execute`, or by workers where the setup says so."""
+    if setup.ray is None and (setup.workers or 1) == 1:
+        return await execute(setup, beside)
+    return await sharded.execute(setup, beside)
+
+
 async def execute(
     setup: Setup,
-    beside: Callable[[Player], Awaitable[None]] | None = None,
+    beside: Callable[[Playing], Awaitable[None]] | None = None,
     seen: Callable[[Sequence[Played]], None] | None = None,
 ) -> Ran:
     """Play the load and look at what came. SIGINT and SIGTERM end it early, with all it has.

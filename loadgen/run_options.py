@@ -72,6 +72,7 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         help="send no request by which those of all prompts and max_tokens could exceed N",
     )  # fmt: skip
     add_arrivals(group)
+    add_workers(group)
     group.add_argument(
         "--solo", metavar="N", type=positive,
         help="ask at temperature 0; afterwards ask N of the requests twice more, alone, and say "
@@ -80,6 +81,17 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--repeat", metavar="N", type=positive,
         help="runs of the load, one after the other, each with the next seed (default 1)",
+    )  # fmt: skip
+
+
+def add_workers(group: argparse._ActionsContainer) -> None:
+    group.add_argument(
+        "--workers", metavar="N", type=positive,
+        help="processes that share the load; each reads, measures and judges its own answers",
+    )  # fmt: skip
+    group.add_argument(
+        "--ray", metavar="ADDRESS",
+        help="workers on a Ray cluster (auto, HOST:PORT; extra `ray`), one a node unless --workers",
     )  # fmt: skip
 
 

@@ -19,9 +19,11 @@ from conformance.specs import known_cases
 from conformance.target import Target, parse_header, parse_url, request_bytes
 from loadgen import arrivals, traces
 from loadgen.asking import wants_lengths, words_of, workload_from_args
+from loadgen.certificates import STOCK, Certificates, certificates_from_args
 from loadgen.load import Closed, Limits, Open
 from loadgen.looking import Checks, checks_of, parse_gates
 from loadgen.preflight import Endpoint
+from loadgen.shares import enough
 from loadgen.slo import Slo, parse_slo
 from loadgen.workload import Ask, Workload
 
@@ -49,7 +51,8 @@ class Allowed:
 class Setup:
     """One run, ready to go. `fields` are header fields with secrets in them.
 
-    `clock`, `paced`: see `recording`.
+    `clock`, `paced`: see `recording`. `workers`, `ray`: who plays it; None and None: this process.
+    `certificates`: what `door.tls` was made of.
     """
 
     target: Target
@@ -77,6 +80,9 @@ class Setup:
     metrics_target: Target | None = None
     metrics_door: Door | None = None
     every: float = EVERY
+    workers: int | None = None
+    ray: str | None = None
+    certificates: Certificates = STOCK
 
     def for_model(self, model: str) -> Workload:
         return replace(self.workload, model=model)
@@ -113,6 +119,7 @@ def setup_from_args(
     key = api_key(args, target, environment)
     trace = traces.load(Path(args.trace)) if args.trace else ()
     load, steady = _load(args, trace)
+    enough(load, args.workers or 1)
     workload = workload_from_args(args, trace)
     gates = parse_gates(args.checks)
     known = known_cases() if gates else ()
@@ -145,6 +152,9 @@ def setup_from_args(
         metrics=args.metrics,
         metrics_target=elsewhere,
         metrics_door=door_from_args(args, elsewhere.url, environment) if elsewhere else None,
+        workers=args.workers,
+        ray=args.ray,
+        certificates=certificates_from_args(args),
     )
 
 

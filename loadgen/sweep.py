@@ -7,9 +7,9 @@ from collections.abc import Callable
 import trio
 
 from loadgen.knee import Outcome, Search, Trial, is_saturated
-from loadgen.play import Player
+from loadgen.play import Playing
 from loadgen.result import Result
-from loadgen.run_command import execute, judged
+from loadgen.run_command import judged, perform
 from loadgen.setup import Setup
 from loadgen.slo import Met
 
@@ -35,7 +35,7 @@ async def sweep(make: Make, search: Search, settle: float, tell: Callable[[Trial
 async def _trial(setup: Setup, rate: float) -> Trial | None:
     """None where it was interrupted."""
     watched = _Watched(setup)
-    ran = await execute(setup, watched.watch)
+    ran = await perform(setup, watched.watch)
     result = judged(setup, ran)
     if watched.saturated:
         return Trial(rate, Outcome.SATURATED, f"{watched.last} requests in flight, and growing")
@@ -67,7 +67,7 @@ class _Watched:
         self.saturated = False
         self.last = 0
 
-    async def watch(self, player: Player) -> None:
+    async def watch(self, player: Playing) -> None:
         seen: list[int] = []
         while len(seen) < LOOKS:
             await trio.sleep(self._every)

