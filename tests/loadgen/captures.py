@@ -57,6 +57,7 @@ def capture(
     ordinal: int = 1,
     end: End | None = None,
     head: bytes = HEAD,
+    asked: Mapping[str, Any] = ASKED,
 ) -> Capture:
     """Each piece is one read at its time; the head comes with the first. The peer closes."""
     received, reads = bytearray(head if pieces else b""), []
@@ -67,7 +68,7 @@ def capture(
     return Capture(
         bytes(received),
         reads=tuple(reads),
-        request=(Segment(request(), sent),),
+        request=(Segment(request(asked), sent),),
         connection=0,
         ordinal=ordinal,
         connected_at=connected,

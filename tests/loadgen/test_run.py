@@ -115,8 +115,8 @@ def test_a_trace_is_played_at_its_times(tmp_path: Path) -> None:
 
 
 def test_the_same_seed_sends_the_same_bytes() -> None:
-    words = ("--rate", "10", "--requests", "15", "--input-tokens", "5..9", "--seed", "4")
-    words = (*words, "--tokenizer", "words")
+    load = ("--rate", "10", "--requests", "15", "--seed", "4")
+    words = (*load, "--input-tokens", "5..9", "--tokenizer", "words")
     first, second = (against(slow(0.1), *words) for _ in range(2))
     assert [asked.body for asked in first.asked] == [asked.body for asked in second.asked]
     assert len({str(asked.body) for asked in first.asked}) == 15
