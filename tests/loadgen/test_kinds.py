@@ -17,6 +17,7 @@ from loadgen.parts import Part, Prefix, parse_prefix
 from loadgen.played import Played
 from loadgen.reload import loads
 from loadgen.slo import Met
+from loadgen.strata import strata
 from loadgen.summary import Window, summarise
 from loadgen.workload import Workload
 from tests.conformance.attacks import says
@@ -166,6 +167,12 @@ def test_the_first_of_a_group_is_told_from_those_after_it() -> None:
     result = against_reference(*LOAD, "--prefix", "100%:20:3").result
     kinds = {each.name: each.books.sent for each in result.strata if each.kind == "prefix"}
     assert kinds == {"first of its prefix": 3, "later of its prefix": 17}
+
+
+def test_the_first_is_the_one_that_was_sent_first() -> None:
+    rows = [row(n, 9.0 - n, group=1, ttft=float(n + 1)) for n in range(3)]
+    found = {each.name: each.metrics["ttft"].most for each in strata(rows, rows)}
+    assert found == {"first of its prefix": 3.0, "later of its prefix": 2.0}
 
 
 @pytest.mark.parametrize("spec", ["", "50%", "50%:10", "0%:10:2", "50%:0:2", "50%:10:0", "5:9:2"])

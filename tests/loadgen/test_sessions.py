@@ -222,7 +222,7 @@ def test_what_makes_no_sense_is_one_line(words: tuple[str, ...], why: str) -> No
 
 
 def test_max_tokens_total_counts_whole_sessions() -> None:
-    """The first turn costs 20, the second at most 30: its prompt repeats the answer."""
+    """The first turn costs 20, the second at most 40: its prompt repeats both."""
     words = (
         "--input-tokens",
         "10",
@@ -233,5 +233,5 @@ def test_max_tokens_total_counts_whole_sessions() -> None:
         "--tokenizer",
         "words",
     )
-    made = setup("http://h", "--rate", "1", "--requests", "9", *words, "--max-tokens-total", "125")
-    assert made.limits.index == 2
+    made = setup("http://h", "--rate", "1", "--requests", "9", *words, "--max-tokens-total", "110")
+    assert made.limits.index == 1
