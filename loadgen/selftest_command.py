@@ -12,8 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,7 +74,8 @@ class Tried:
 def main(args: argparse.Namespace) -> int:
     """The command. Exit: 0, or 3 where a load was not valid. Raises StreamproofError."""
     with Outputs({"json": args.json}) as outputs:
-        tried = [_tried(streams, args) for streams in ((SMALL, LARGE) if args.full else (SMALL,))]
+        loads = (SMALL, LARGE) if args.full else (SMALL,)
+        tried = [try_out(streams, args.seconds, args.clock) for streams in loads]
         report = _document(tried)
         selftest_record.store(report)
         outputs.write("json", iter([json.dumps(report, indent=1, allow_nan=False) + "\n"]))
@@ -82,20 +83,24 @@ def main(args: argparse.Namespace) -> int:
     return 3 if any(one.doubts for one in tried) else 0
 
 
-def _tried(streams: int, args: argparse.Namespace) -> Tried:
+def try_out(
+    streams: int,
+    seconds: float,
+    clock: str | None,
+    beside: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> Tried:
+    """One load on a server of its own. `beside`: entered when the server stands, for the load."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "writes.jsonl")
-        with _server(streams, log) as url:
-            played, offered, cpu, origin, about = trio.run(
-                _play, url, streams, args.seconds, args.clock
-            )
+        with _server(streams, log) as url, beside():
+            played, offered, cpu, origin, about = trio.run(_play, url, streams, seconds, clock)
         with log.open(encoding="ascii") as lines:
             writes = writes_from(lines)
     readings = [(one, read(one.capture, api=CHAT)) for one in played if one.capture is not None]
     rows = tuple(row_from(one, _REQUEST.ask(one.index), CHAT, r) for one, r in readings)
     return Tried(
         streams,
-        args.seconds,
+        seconds,
         together(errors_of(reading, writes, origin) for _, reading in readings),
         rows,
         doubts(rows, offered.lags, (), steady=False),
