@@ -17,6 +17,8 @@ import trio
 
 from conformance.capture import Capture
 from conformance.script import Exchange
+from loadgen.ahead import Ahead
+from loadgen.collecting import EVERY, set_aside, short_collections
 from loadgen.courses import Course, Single, Step
 from loadgen.load import Closed, Limits, Open
 from loadgen.outcome import Fate
@@ -24,6 +26,7 @@ from loadgen.played import Played
 
 LEAD = 0.05  # seconds between the call and the start of the load
 TICK = 0.02  # seconds between two looks at how late the timer wakes
+SPARE = 0.0005  # seconds before a send in which nothing else is begun
 
 
 @dataclass(slots=True)
@@ -121,7 +124,7 @@ class Player:
         offered = self.offered
         offered.start = offered.end = self._recorder.now() + LEAD if start is None else start
         async with self._pool.open():
-            with self._scope:
+            with self._scope, short_collections():
                 async with trio.open_nursery() as watching:
                     watching.start_soon(self._watch_timer)
                     if isinstance(load, Open):
@@ -136,10 +139,12 @@ class Player:
     async def _open(self, load: Open) -> None:
         start, due, wanted = self.offered.start, 0, load.numbered
         self.offered.end = start + load.seconds
+        ahead = Ahead(self._course.first, [unit for unit, _ in wanted], self._recorder.now)
         try:
             async with trio.open_nursery() as nursery:
+                ahead.fill(start - SPARE)
                 for unit, offset in wanted:
-                    step = self._course.first(unit)  # made while there is time
+                    step = ahead.next(start + offset - SPARE)
                     await self._until(start + offset)
                     due += 1
                     self._begin(nursery, unit, start + offset, step)
@@ -275,8 +280,11 @@ class Player:
     async def _watch_timer(self) -> None:
         """How late the timer wakes is how late everything else here can be."""
         await trio.sleep(max(0.0, self.offered.start - self._recorder.now()))
-        due = self._recorder.now()
+        due = aside = self._recorder.now()
         while True:
+            if due >= aside:
+                set_aside()
+                aside = due + EVERY
             due = max(due + TICK, self._recorder.now())
             await trio.sleep(max(0.0, due - self._recorder.now()))
             self.offered.lags.append(max(0.0, self._recorder.now() - due))
