@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import queue
+import socket
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -18,6 +19,7 @@ from typing import Any
 import trio
 
 from conformance.errors import TargetError, UsageError
+from conformance.target import parse_host_port
 from loadgen.frames import Failed, Frame, FrameError, Order, Plan, packed, unpacked
 from loadgen.hands import Gone, Hand
 from loadgen.shard import run_shard
@@ -25,6 +27,9 @@ from loadgen.shard import run_shard
 WAITS = 0.5  # seconds that an actor waits for a frame before it says that there is none
 UNHEARD = 60.0  # seconds after which an actor whose frames nobody takes stops
 FRAMES = 64  # that wait in an actor at most
+AUTO = "auto"  # whatever cluster this machine is part of
+CONNECT = 5.0  # seconds
+TOLD = 200  # characters of what Ray says
 MISSING = "--ray needs the extra: pip install 'streamproof[ray]'"
 
 
@@ -51,7 +56,9 @@ async def actors(address: str, count: int | None) -> AsyncIterator[list[Hand]]:
 
 
 def _connected(address: str) -> Any:
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # read at the import
+    _answers(address)
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # read at the import, as is the other
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     try:
         import ray
     except ImportError:
@@ -59,9 +66,20 @@ def _connected(address: str) -> Any:
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL)
     except Exception as error:
-        told = " ".join(str(error).split())[:200]
+        told = " ".join(str(error).split())[:TOLD]
         raise TargetError(f"--ray {address}: no cluster to work with: {told}") from None
     return ray
+
+
+def _answers(address: str) -> None:
+    """Ray itself would try for minutes."""
+    if address == AUTO:
+        return
+    host, port = parse_host_port(address, "--ray")
+    try:
+        socket.create_connection((host, port), timeout=CONNECT).close()
+    except OSError as error:
+        raise TargetError(f"--ray {address}: nobody answers there: {error}") from None
 
 
 class Worker:
@@ -155,6 +173,7 @@ class _Actor:
 
 
 def _why(error: Exception) -> str:
-    """The end of what Ray says is the cause; before it stands where."""
+    """The end of what Ray says is the cause, its first sentence at least; before it stands where."""
     lines = [line.strip() for line in str(error).split("\n") if line.strip()]
-    return f"{type(error).__name__}: {lines[-1][:200] if lines else 'no reason given'}"
+    told = lines[-1].split(". ")[0] if lines else "no reason given"
+    return f"{type(error).__name__}: {told[:TOLD]}"
