@@ -42,13 +42,18 @@ def mark_of(seed: int | str, unit: int) -> str:
 
     A digit and a letter in turn: tokenizers hold them apart, so every mark costs the same.
     """
-    rest = (Random(f"{seed}:mark").randrange(_MARKS) + unit * _APART) % _MARKS
+    rest = (_first_mark(seed) + unit * _APART) % _MARKS
     found = []
     for _ in range(_PAIRS):
         rest, digit = divmod(rest, len(_DIGITS))
         rest, letter = divmod(rest, len(_LETTERS))
         found.append(_DIGITS[digit] + _LETTERS[letter])
     return "".join(found)
+
+
+@lru_cache(maxsize=16)
+def _first_mark(seed: int | str) -> int:
+    return Random(f"{seed}:mark").randrange(_MARKS)
 
 
 @dataclass(frozen=True, slots=True)

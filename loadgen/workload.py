@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
 
@@ -118,17 +118,19 @@ class Workload:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        return self.mix or (
-            Part(
-                input_length=self.input_length,
-                output_length=self.output_length,
-                prompts=self.prompts,
-                prefix=self.prefix,
-                turns=self.turns,
-                think=self.think,
-                plain=self.plain,
-                by_answers=self.by_answers,
-            ),
+        return self.mix or (self._only,)
+
+    @property
+    def _only(self) -> Part:
+        return Part(
+            input_length=self.input_length,
+            output_length=self.output_length,
+            prompts=self.prompts,
+            prefix=self.prefix,
+            turns=self.turns,
+            think=self.think,
+            plain=self.plain,
+            by_answers=self.by_answers,
         )
 
     # -- units -----------------------------------------------------------------------------------
@@ -141,6 +143,8 @@ class Workload:
     @property
     def stride(self) -> int:
         """Indices of a unit."""
+        if not (self.mix or self.turns):
+            return self.attempts
         return max(part.most_turns for part in self.parts) * self.attempts
 
     def unit(self, index: int) -> int:
@@ -160,11 +164,11 @@ class Workload:
 
     def drawn(self, number: int) -> Unit:
         """Unit number so and so."""
+        if not (self.mix or self.prefix or self.turns or self.plain):
+            return Unit(number, self._only)
+        rng = Random(f"{self.seed}:unit:{number}")
         parts = self.parts
         part = parts[0]
-        if not (self.mix or part.prefix or part.turns or part.plain):
-            return Unit(number, part)
-        rng = Random(f"{self.seed}:unit:{number}")
         if self.mix:
             part = rng.choices(parts, [each.weight for each in parts])[0]
         turns = part.turns_of(rng)
@@ -207,9 +211,10 @@ class Workload:
         if wanted is not None:
             wanted += 0 if shared is None else shared[1]
             wanted += sum(each.limit for each in turns[:-1])
+        member = self._member(turns, shared, said)
         body: dict[str, Json] = {
             "model": self.model,
-            **self._member(turns, shared, said),
+            **member,
             "max_tokens": limit,
             "stream": unit.streams,
             **({"stream_options": {"include_usage": True}} if unit.streams else {}),
@@ -218,11 +223,11 @@ class Workload:
         return Ask(
             index,
             _json(body),
-            hash_of(self._member(turns, shared, ())),
+            hash_of(self._member(turns, shared, ()) if said else member),
             wanted,
             limit,
             mark,
-            self.clients.of(self.seed, self.index(replace(place, attempt=0))),
+            self.clients.of(self.seed, index - place.attempt),
             unit.streams,
             unit.part.name,
             None if unit.part.turns is None else place.turn,
