@@ -173,7 +173,7 @@ class _Actor:
 
 
 def _why(error: Exception) -> str:
-    """The end of what Ray says is the cause, its first sentence at least; before it stands where."""
+    """The last line of what Ray says is the cause, its first sentence suffices."""
     lines = [line.strip() for line in str(error).split("\n") if line.strip()]
     told = lines[-1].split(". ")[0] if lines else "no reason given"
     return f"{type(error).__name__}: {told[:TOLD]}"
