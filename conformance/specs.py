@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -74,6 +75,16 @@ def known_cases(extra: Sequence[Path] = ()) -> tuple[Case, ...]:
 
     Raises SpecError also where `after` names an id that no case has: it would do nothing.
     """
+    return _known(tuple(extra)) if extra else _published()
+
+
+@cache
+def _published() -> tuple[Case, ...]:
+    """Read once: a process that sets up many runs asks for them each time."""
+    return _known(())
+
+
+def _known(extra: tuple[Path, ...]) -> tuple[Case, ...]:
     cases = load_cases([specs_dir() / "cases", *extra])
     ids = {case.id for case in cases}
     for case in cases:

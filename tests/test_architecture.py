@@ -47,8 +47,8 @@ OURS: Mapping[str, tuple[str, ...]] = {
         "conformance.masking",
         "conformance.strictjson",
         "conformance.plainyaml",
-        "conformance.schema",
         "conformance.report.escape",
+        "conformance.schema",
         # Exchanges of a load are kept in the one format that `conformance judge` reads.
         "conformance.storage",
         # A server's own gauges are called and scraped as in `conformance`.
@@ -86,6 +86,7 @@ FENCES: Mapping[str, tuple[str, ...]] = {
         "loadgen.selftest_command",
         "loadgen.run_command",
         "loadgen.experiments.command",
+        "loadgen.experiments.quiet",
         "loadgen.interrupting",
         "loadgen.shard",
         "loadgen.worker",
@@ -213,12 +214,17 @@ def imports(source: str, module: str, is_package: bool = False) -> set[str]:
             for alias in node.names:
                 deeper = f"{start}.{alias.name}"
                 found.add(deeper if deeper in MODULES else start)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in _BY_NAME:
+        elif isinstance(node, ast.Call) and _last(node.func) in _BY_NAME:
             found.update(str(ast.literal_eval(a)) for a in node.args[:1] if _is_text(a))
     return found
 
 
-_BY_NAME = {"__import__", "import_module", "importlib.import_module"}
+_BY_NAME = {"__import__", "import_module"}
+
+
+def _last(called: ast.expr) -> str | None:
+    """The name itself, or the last of a dotted one."""
+    return getattr(called, "id", None) or getattr(called, "attr", None)
 
 
 def _is_text(node: ast.expr) -> bool:
