@@ -169,6 +169,55 @@ def test_a_whole_stream_that_breaks_a_must_has_failed() -> None:
     assert (lenient.result.failed, lenient.result.exit) == (0, 0)
 
 
+UNTERMINATED = head(EVENTS, CHUNKED) + framed_chunk(ROLE + TOKEN + FINISH)
+
+
+@pytest.mark.parametrize(
+    ("checks", "failed", "code"), [("wire,shape", REQUESTS, 1), ("none", 0, 0)]
+)
+def test_a_whole_answer_without_its_sentinel_fails_by_the_checks_and_counts_without_them(
+    checks: str, failed: int, code: int
+) -> None:
+    """Its user has every token and the reason of its end; what is missing is `done.missing`'s."""
+    ran = against(generations(says(UNTERMINATED + b"0\r\n\r\n")), *LOAD, "--checks", checks)
+    assert ran.outcomes == {"complete-unterminated": REQUESTS}
+    assert (ran.result.failed, ran.result.exit) == (failed, code)
+    assert set(ran.result.tally.told) == ({"done.missing"} if failed else set())
+
+
+def test_an_answer_that_is_cut_behind_its_finish_is_truncated_whatever_is_checked() -> None:
+    ran = against(generations(says(UNTERMINATED)), *LOAD)
+    assert (ran.outcomes, ran.result.exit) == ({"truncated": REQUESTS}, 1)
+
+
+class Hanging:
+    """Promises to keep the connection, and closes it when the next request is there: unanswered."""
+
+    def __init__(self) -> None:
+        self.answered = 0
+
+    def __call__(self, asked: Asked) -> Attack | None:
+        if asked.method != "POST":
+            return None
+        return self.attack
+
+    async def attack(self, stream: trio.SocketStream) -> None:
+        self.answered += 1
+        await stream.send_all(head(EVENTS, b"Content-Length: %d" % len(WHOLE)) + WHOLE)
+        await stream.receive_some()  # the next request
+
+
+def test_a_kept_connection_that_is_closed_on_the_next_request_is_that_requests_failure() -> None:
+    """Nobody may send a generation twice on a guess that the first was not begun."""
+    server = Hanging()
+    ran = against(server, *LOAD)
+    assert ran.outcomes == {"complete": REQUESTS // 2, "no-answer": REQUESTS // 2}
+    assert server.answered == REQUESTS // 2
+    lost = [row for row in ran.result.rows if not row.success]
+    assert all(row.reused for row in lost)
+    books_are_exact(ran)
+
+
 HOSTILE = b'data: {"error": {"message": "\x1b[2J=cmd|\xe2\x80\xae\xff"}}\n\n'
 
 
