@@ -205,13 +205,15 @@ class RowsStep:
         count = len(self._positions)
         self._cache.write(asked.layer, self._slots, key[0, :, :count], value[0, :, :count])
         spans = self._spans_of(asked.window)
+        if count == query.shape[2] == 1:
+            return attend(asked, query, *self._cache.read(asked.layer, spans[0]))
         out = [
             attend(asked, row, *self._cache.read(asked.layer, span))
             for row, span in zip(query.split(1, dim=2), spans, strict=False)
         ]
         if count < query.shape[2]:  # rows of padding
             out.append(torch.zeros_like(query[:, :, count:]))
-        return out[0] if len(out) == 1 else torch.cat(out, dim=2)
+        return torch.cat(out, dim=2)
 
     def _spans_of(self, window: int | None) -> list[Span]:
         if window not in self._spans:

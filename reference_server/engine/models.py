@@ -181,6 +181,7 @@ def _read(
 ) -> tuple[Any, Any]:
     """Model and tokenizer, as transformers reads them. No code of the model's own is run."""
     logging.disable_progress_bar()
+    logging.set_verbosity_error()
     config = AutoConfig.from_pretrained(source.place, **source.options)
     check_config(config)
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:

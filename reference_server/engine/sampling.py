@@ -117,6 +117,8 @@ class Sampler:
         as long as another token has one.
         """
         with torch.inference_mode():
+            if not self._asking(slots):
+                return self._tokens(logits, _marked(logits, logits.argmax(-1)), slots)
             where = torch.tensor(slots, dtype=torch.int64)
             rows = self._columns(where)
             at = where.to(self._device)
@@ -168,6 +170,11 @@ class Sampler:
             self._barred.set(slot, [token for token in ruled_out if token in known])
 
     # -- a step ------------------------------------------------------------------------------
+
+    def _asking(self, slots: Sequence[int]) -> bool:
+        """Whether any asks for more than the likeliest token. Who does not needs no position."""
+        groups = (self._random, self._penalised, self._biased, self._held, self._forced)
+        return not all(group.isdisjoint(slots) for group in groups)
 
     def _columns(self, where: Tensor) -> Columns:
         floats = self._floats[where].to(self._device).unsqueeze(-1).unbind(1)
