@@ -31,6 +31,7 @@ from loadgen.spelling import (
     BY_ENDPOINT,
     BY_FILE,
     BY_USAGE,
+    OPENING,
     PLAIN_WORDS,
     WORDS,
     Spelling,
@@ -44,7 +45,6 @@ PATIENCE = 5.0  # seconds; who has no /tokenize may ignore it
 SAMPLE = 6  # prompts of the load that are counted once more
 _BOUNDS = Bounds(body=16 << 20)
 _ENDPOINT, _USAGE, _WORDS, _AUTO = "endpoint", "usage", "words", "auto"
-_OPENING = "The"  # stands before the first word, which would else have no space
 
 Count = Callable[[Mapping[str, Json]], Awaitable[int | None]]
 Ids = Callable[[str], Awaitable[Sequence[int] | None]]
@@ -93,7 +93,7 @@ class _Asked:
         return any(part.prefix is not None for part in self.workload.parts)
 
     async def usage(self, prompt: str, prefix: bool) -> int | None:
-        """prompt_tokens of one request for one token; with a prefix of one word where asked to."""
+        """prompt_tokens of one request for one token; with the least prefix where asked to."""
         workload = replace(
             _bare(self.workload), prompts=(prompt,), prefix=_one(1) if prefix else None
         )
@@ -149,14 +149,14 @@ def _one(tokens: int) -> Prefix:
 async def costs_by_ids(ids: Ids) -> tuple[int, ...] | None:
     """Tokens of each of WORDS, told apart by a word of one token between them: two questions."""
     for between in WORDS[:8]:
-        found = await ids(" ".join([_OPENING, *[between] * 4]))
+        found = await ids(" ".join([OPENING, *[between] * 4]))
         if found is None or len(found) < 5:
             return None
         if len(set(found[-4:])) > 1:
             continue  # it has several tokens
         others = [word for word in WORDS if word != between]
         text = f" {between} ".join(["", *others, ""])
-        told = await ids(_OPENING + text.rstrip())
+        told = await ids(OPENING + text.rstrip())
         costs = None if told is None else costs_from(told, found[-1], len(others))
         if costs is None:
             continue
@@ -167,15 +167,15 @@ async def costs_by_ids(ids: Ids) -> tuple[int, ...] | None:
 
 async def costs_by_counts(count: Count) -> tuple[int, ...] | None:
     """The same of one who only counts: one question where every word is a token, else many."""
-    alone = await count({"prompt": _OPENING})
-    whole = await count({"prompt": " ".join([_OPENING, *WORDS])})
+    alone = await count({"prompt": OPENING})
+    whole = await count({"prompt": " ".join([OPENING, *WORDS])})
     if alone is None or whole is None:
         return None
     if whole - alone == len(WORDS):
         return (1,) * len(WORDS)
     costs = []
     for word in WORDS:
-        both = await count({"prompt": f"{_OPENING} {word}"})
+        both = await count({"prompt": f"{OPENING} {word}"})
         if both is None or both <= alone:
             return None
         costs.append(both - alone)
@@ -242,16 +242,16 @@ async def _by_usage(asked: _Asked) -> Spelling | None:
         return None
     per_word = (whole - alone) / len(WORDS)
     spelling = Spelling(BY_USAGE, per_word=per_word, constant=alone)
-    return await _with_prefix(asked, spelling, mark, per_word)
+    return await _with_prefix(asked, spelling, mark)
 
 
-async def _with_prefix(asked: _Asked, spelling: Spelling, mark: str, word: float) -> Spelling:
-    """`word`: tokens of the one word that the prefix has."""
+async def _with_prefix(asked: _Asked, spelling: Spelling, mark: str) -> Spelling:
+    """What the least prefix costs, its one word apart."""
     if not asked.has_prefix:
         return spelling
     both = await asked.usage(mark, prefix=True)
-    extra = 0.0 if both is None else max(0.0, both - spelling.constant - word)
-    return replace(spelling, prefix=round(extra))
+    extra = 0.0 if both is None else max(0.0, both - spelling.constant - 1)
+    return replace(spelling, prefix=extra)
 
 
 # -- a file ----------------------------------------------------------------------------------------
@@ -274,4 +274,4 @@ async def _by_file(asked: _Asked, path: Path) -> Spelling:
     if constant is None:
         own = len(tokenizer_file.ids(tokenizer, mark))
         return replace(spelling, constant=own, checked="no usage: the template is not counted")
-    return await _with_prefix(asked, replace(spelling, constant=constant), mark, 1.0)
+    return await _with_prefix(asked, replace(spelling, constant=constant), mark)

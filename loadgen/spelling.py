@@ -27,6 +27,7 @@ business issue side kind head house service friend father power hour game line e
 car city name team minute idea body back parent face level office door health person art war
 party result change morning reason research girl guy moment air teacher force education"""
 WORDS = tuple(dict.fromkeys(_WORDS.split()))
+OPENING = "The"  # stands before a first word that would else have no space
 ENOUGH = 16  # words of one token; with so many the others are left out
 NEAR = 64  # tokens from the end: from here on it is seen to that the rest can be filled
 

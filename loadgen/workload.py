@@ -23,7 +23,7 @@ from loadgen.clients import NOBODY, ORDINARY, Client, Clients, Draw
 from loadgen.lengths import Length
 from loadgen.parts import INPUT, NO_WAIT, OUTPUT, Part, Prefix, Retry
 from loadgen.prompts import Conversation, Prompt
-from loadgen.spelling import PLAIN_WORDS, Spelling, mark_of
+from loadgen.spelling import OPENING, PLAIN_WORDS, Spelling, mark_of
 from loadgen.traces import Arrival
 
 
@@ -301,9 +301,11 @@ def _given(part: Part, unit: Unit, turn: int, limit: int) -> _Turn:
 
 @lru_cache(maxsize=1024)
 def _prefix(name: str, length: Length, spelling: Spelling) -> tuple[str, int]:
+    """A word that is always the same comes first: the others all have a space before them."""
     rng = Random(name)
     tokens = length.draw(rng)
-    return spelling.text(rng, tokens - spelling.prefix), tokens
+    words = spelling.text(rng, tokens - 1 - spelling.prefix)
+    return " ".join([OPENING, *([words] if words else [])]), tokens
 
 
 def _sum(wanted: Sequence[int | None]) -> int | None:
