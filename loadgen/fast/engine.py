@@ -3,6 +3,11 @@
 Every time it wakes it reads once from each socket that has something, which asks the kernel for
 bytes and stamp and appends both; see `stream` for the rest. Clocks stand in a heap; a stream is
 asked again when its entry comes up.
+
+With stamps, a stream of which nothing but more of the same is expected is calm: it has a place in a
+second descriptor, which is looked at after pauses (see `pause`). The first reads of an answer, and
+whatever our side has to react to, stay in the first; so does the peer's close, which has no stamp.
+The first descriptor holds the second one while nobody pauses, and the timer that ends a pause.
 """
 
 from __future__ import annotations
@@ -21,12 +26,15 @@ from conformance.capture import End, How
 from conformance.connect import READ_SIZE, reason_of
 from conformance.connect.wire import Plain
 
-from .stamps import ROOM, Stamps
+from .pacing import timer
+from .pause import APART, Pause
+from .stamps import JUMP, ROOM, Stamps
 from .stream import FOREVER, UNSAID, Stream
 
 AT_ONCE = 64  # sockets of one look at the descriptor
 SLICE = 0.0005  # seconds after which the other tasks have their turn
 SPARE = 1024  # entries of ended streams that the heap may hold besides
+_ONCE = 0x1 | 1 << 30  # EPOLLIN | EPOLLONESHOT; `select` has the names on Linux alone
 
 
 @dataclass(slots=True)
@@ -37,6 +45,7 @@ class Watched:
     plain: Plain
     read: Callable[[int, int], tuple[bytes, Any, int, Any]] = field(init=False)
     number: int = field(init=False)  # the descriptor
+    last: float | None = None  # when what was read last had come, once it is calm
     task: trio.lowlevel.Task | None = None
 
     def __post_init__(self) -> None:
@@ -47,19 +56,35 @@ class Watched:
 class Engine:
     """`now`: the recorder's clock; `stamps`: None where reads are timed by that same clock."""
 
-    def __init__(self, now: Callable[[], float], stamps: Stamps | None) -> None:
+    def __init__(
+        self, now: Callable[[], float], stamps: Stamps | None, pause: Pause | None = None
+    ) -> None:
         self._now = now
         self._stamps = stamps
         self._epoll = select.epoll()
+        self._calm = select.epoll()
+        self._timer = None if stamps is None else timer()
+        self.pause = pause or Pause()
         self._watched: dict[int, Watched] = {}
         self._heap: list[tuple[float, int, Watched]] = []
         self._serial = itertools.count()
         self._scope = trio.CancelScope()
+        self._resting = 0.0  # the pause that the timer makes now
+        self._unread = False  # a socket of the calm ones has more than it gave
         self.unstamped = 0  # reads that the kernel gave no stamp for
+        # How long bytes lay before they were read, of the calm ones
+        self.reads, self.waited, self.longest = 0, 0.0, 0.0
+        self._noted, self._moments, self._oldest = 0, 0.0, FOREVER  # of this wake-up
+        if self._timer is not None:
+            self._epoll.register(self._calm.fileno(), _ONCE)
+            self._epoll.register(self._timer.number, select.EPOLLIN)
 
     def close(self) -> None:
-        """The descriptor; the sockets are their connections'."""
+        """The descriptors; the sockets are their connections'."""
         self._epoll.close()
+        self._calm.close()
+        if self._timer is not None:
+            self._timer.close()
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -72,6 +97,14 @@ class Engine:
                         break
             await trio.lowlevel.checkpoint()
             self._ring()
+
+    @property
+    def delay(self) -> dict[str, float] | None:
+        """Seconds that bytes lay before they were read, where they were read after pauses."""
+        if not self.reads:
+            return None
+        mean = self.waited / self.reads
+        return {"pause": self.pause.most, "mean": mean, "most": self.longest, "reads": self.reads}
 
     # -- streams -----------------------------------------------------------------------------------
 
@@ -86,6 +119,8 @@ class Engine:
         if self._watched.get(watched.number) is watched:
             del self._watched[watched.number]
             self._epoll.unregister(watched.number)
+            if watched.last is not None:
+                self._calm.unregister(watched.number)
             watched.stream.armed = -FOREVER
 
     def check(self, watched: Watched) -> None:
@@ -139,17 +174,56 @@ class Engine:
 
     def _drain(self) -> None:
         until = time.monotonic() + SLICE
-        poll = self._epoll.poll
         if self._stamps is not None:
             self._stamps.refresh(until)
-        while ready := poll(0, AT_ONCE):
+        while ready := self._epoll.poll(0, AT_ONCE):
+            reads, now = 0, self._now()
             for number, _ in ready:
                 if (watched := self._watched.get(number)) is not None:
-                    self._read(watched)
-            if time.monotonic() >= until:
-                return
+                    self._read(watched, now)
+                    reads += 1
+                else:
+                    if self._timer is not None and number == self._timer.number:
+                        self._timer.quiet()
+                    self._look(until)
+            if not reads or time.monotonic() >= until:
+                break
+        if self._noted:
+            self._account(self._now())
 
-    def _read(self, watched: Watched) -> None:
+    def _account(self, now: float) -> None:
+        """All that was noted had been read by now."""
+        self.reads += self._noted
+        self.waited += self._noted * now - self._moments
+        self.longest = max(self.longest, now - self._oldest)
+        self._noted, self._moments, self._oldest = 0, 0.0, FOREVER
+
+    def _look(self, until: float) -> None:
+        """Read the calm ones, and settle when they are looked at again."""
+        reads, self._unread = 0, False
+        while ready := self._calm.poll(0, AT_ONCE):
+            now = self._now()
+            for number, _ in ready:
+                if (watched := self._watched.get(number)) is not None:
+                    self._read(watched, now)
+            reads += len(ready)
+            if len(ready) < AT_ONCE:
+                break
+            if time.monotonic() >= until:
+                self._unread = True
+                break
+        moment = time.monotonic()
+        pause = self.pause.after(moment, reads)
+        if self._unread:
+            pause = 0.0
+        if pause != self._resting and self._timer is not None:
+            self._timer.set(moment + pause if pause else 0.0, pause)
+            self._resting = pause
+        if not pause:
+            self._epoll.modify(self._calm.fileno(), _ONCE)
+
+    def _read(self, watched: Watched, now: float) -> None:
+        """`now`: just before, or a few reads ago."""
         stream = watched.stream
         try:
             data, ancillary, _, _ = watched.read(READ_SIZE, ROOM)
@@ -158,25 +232,44 @@ class Engine:
         except OSError as error:
             self._finish(watched, stream.ended(How.RESET, self._now(), reason_of(error)))
             return
-        at = now = self._now()
-        emptied: int = len(data) < READ_SIZE  # a short read is all that there was
         if not data:
-            self._finish(watched, stream.ended(How.CLOSED, now))
+            self._finish(watched, stream.ended(How.CLOSED, self._now()))
             return
-        if self._stamps is not None:
-            stamp = self._stamps.at(ancillary)
-            if stamp is None:
+        emptied: int = len(data) < READ_SIZE  # a short read is all that there was
+        at = None if self._stamps is None else self._stamps.at(ancillary)
+        if at is None or at > now + JUMP:
+            if self._stamps is not None and at is None:
                 self.unstamped += 1
                 emptied = UNSAID
-            elif stamp < now:
-                at = stamp
+            at = self._now()
+        if watched.last is not None:
+            self._note(watched, watched.last, at)
+        if not emptied:
+            self._unread = True
         said = stream.take(data, at, emptied)
-        if said is None:
-            return
         if isinstance(said, End):
             self._finish(watched, said)
-        else:
+        elif said is not None:
             self.check(watched)
+        if self._timer is not None and watched.last is None and stream.is_calm:
+            self._soothe(watched, at)
+
+    def _note(self, watched: Watched, last: float, at: float) -> None:
+        """When these bytes had come, and how long after the last ones."""
+        self._noted += 1
+        self._moments += at
+        if at < self._oldest:
+            self._oldest = at
+        if APART < at - last < self.pause.near:
+            self.pause.tell(at - last)
+        watched.last = at
+
+    def _soothe(self, watched: Watched, at: float) -> None:
+        """From here on it is looked at after pauses; its end is seen at once all the same."""
+        if self._watched.get(watched.number) is watched:
+            self._epoll.modify(watched.number, select.EPOLLRDHUP)
+            self._calm.register(watched.number, select.EPOLLIN)
+            watched.last = at
 
     # -- clocks ------------------------------------------------------------------------------------
 

@@ -60,9 +60,13 @@ class Stamps:
         """None where the kernel gave no stamp."""
         for _, kind, data in ancillary:
             if kind == SO_TIMESTAMPING:
-                seconds, nanoseconds = _timespec(data)
+                seconds, nanoseconds = _timespec(data)  # as `moment`, for each read
                 return float((seconds - self._seconds) + (nanoseconds * 1e-9 - self._fraction))
         return None
+
+    def moment(self, seconds: int, nanoseconds: int) -> float:
+        """A moment of real time on our clock."""
+        return (seconds - self._seconds) + (nanoseconds * 1e-9 - self._fraction)
 
     def _look(self) -> tuple[int, float]:
         """Real time at our origin, whole seconds apart: a float of today's has steps of 0.24 µs.

@@ -1,0 +1,82 @@
+"""How long the reader may rest between two looks at its sockets. Pure: times in, a pause out.
+
+The kernel's stamps say when bytes came, so nobody has to be there just then, and one wake-up that
+serves several sockets costs little more than one that serves a single event. But two events of one
+stream that lie in its queue together have one stamp, and their times are bounds only. So the pause
+follows what the streams bring: it stays below half of the time that nearly all of them leave
+between two reads, goes down as soon as they come closer, and up again slowly.
+"""
+
+from __future__ import annotations
+
+MOST = 0.004  # seconds
+LEAST = 0.00025  # seconds; a shorter pause saves nothing
+MARGIN = 2.0  # pauses that lie between two reads of one stream, at least
+SHARE = 0.04  # of the reads may come closer
+APART = 0.0002  # seconds; what comes closer is read at one go even by who reads at once
+WINDOW = 256  # reads after which the pause may grow
+GROWTH = 1.5
+WORTH = 1.0  # reads that a pause must be expected to gather
+_FADE = 0.875  # of what is known of the rate, at each look
+
+
+class Pause:
+    """`seconds`: the pause as it stands, 0.0 for none; never above `most`.
+
+    `heeds`: is it to follow the streams? Not where packets tell what reads do not.
+    `near`: a gap between two reads of one stream that lies between APART and this is to be told.
+    """
+
+    __slots__ = (
+        "_close",
+        "_heeds",
+        "_last",
+        "_nearly",
+        "_reads",
+        "_recent",
+        "_span",
+        "most",
+        "near",
+        "seconds",
+    )
+
+    def __init__(self, most: float = MOST, *, heeds: bool = True) -> None:
+        self.most, self._heeds = most, heeds
+        self._last: float | None = None
+        self._recent = self._span = 0.0
+        self._settle(0.0)
+
+    def tell(self, gap: float) -> None:
+        """Two reads of one stream brought what came that many seconds apart."""
+        self._nearly += 1
+        if gap < MARGIN * self.seconds:
+            self._close += 1
+
+    def after(self, now: float, reads: int) -> float:
+        """A look at that moment brought so many reads. Until the next one; 0.0: when something
+        comes.
+        """
+        self._reads += reads
+        if self._close > SHARE * WINDOW:
+            self._settle(self.seconds / 2)
+        elif self._reads >= WINDOW:
+            self._settle(self._longer if self._nearly <= SHARE * self._reads else self.seconds)
+        expected = self._rate(now, reads) * self.seconds
+        return self.seconds if reads and expected >= WORTH else 0.0
+
+    @property
+    def _longer(self) -> float:
+        return min(self.most, max(LEAST, GROWTH * self.seconds))
+
+    def _settle(self, seconds: float) -> None:
+        self.seconds = seconds if seconds >= LEAST else 0.0
+        self.near = MARGIN * self._longer if self._heeds else 0.0
+        self._reads = self._nearly = self._close = 0
+
+    def _rate(self, now: float, reads: int) -> float:
+        """Reads a second, lately."""
+        span = 0.0 if self._last is None else now - self._last
+        self._last = now
+        self._recent = _FADE * self._recent + reads
+        self._span = _FADE * self._span + span
+        return self._recent / self._span if self._span > 0 else 0.0

@@ -1,0 +1,175 @@
+"""Streams that nobody has to watch, read after pauses: all that comes is there, by its own time."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import trio
+
+from conformance.capture import Capture
+from conformance.connect import Door
+from conformance.connect.wire import Plain
+from conformance.script import Exchange, Leave
+from loadgen.fast import FastRecorder, stamps_work
+from loadgen.fast.engine import Engine, Watched
+from loadgen.fast.pause import MOST, WINDOW
+from loadgen.fast.stamps import Stamps
+from loadgen.fast.stream import SETTLED, Stream
+from loadgen.recording import recording
+from tests.conformance.attacks import CHUNKED, TOKEN, framed_chunk
+from tests.conformance.hostile_server import EVENTS, head
+
+REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
+SCRIPT = Exchange((REQUEST,), events=True)
+ROUNDS, STREAMS, STEP = 24, 20, 0.0005
+
+
+def settled(script: Exchange, answer: bytes) -> Stream:
+    """A stream that has read its head and some events."""
+    stream = Stream(script, 0.0)
+    stream.take(answer, 0.0, True)
+    for number in range(SETTLED):
+        stream.take(framed_chunk(TOKEN), float(number), True)
+    return stream
+
+
+def test_an_answer_of_events_is_calm_after_its_first_reads() -> None:
+    stream = Stream(SCRIPT, 0.0)
+    stream.take(head(EVENTS, CHUNKED), 0.0, True)
+    for number in range(1, SETTLED):
+        assert not stream.is_calm
+        stream.take(framed_chunk(TOKEN), float(number), True)
+    assert stream.is_calm
+
+
+@pytest.mark.parametrize(
+    ("script", "answer"),
+    [
+        (replace(SCRIPT, leave=Leave("fin", events=50)), head(EVENTS, CHUNKED)),
+        (replace(SCRIPT, patience=9.0), head(EVENTS, CHUNKED)),
+        (replace(SCRIPT, events=False), head(EVENTS, CHUNKED)),
+        (SCRIPT, head(EVENTS, b"Content-Length: 90000")),
+        (SCRIPT, b"HTTP/1.1 200"),
+    ],
+    ids=["leaves after events", "patience", "no events", "by length", "no head"],
+)
+def test_where_our_side_may_have_to_react_nobody_pauses(script: Exchange, answer: bytes) -> None:
+    assert not settled(script, answer).is_calm
+
+
+class Server:
+    """Answers STREAMS connections, an event to each in turn, STEP apart."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=STREAMS)
+        self.door = Door("127.0.0.1", self._listener.getsockname()[1])
+        self.sends: dict[int, list[tuple[float, float]]] = {}  # by port: before and after each
+
+    def serve(self) -> None:
+        with self._listener:
+            ours = [self._listener.accept()[0] for _ in range(STREAMS)]
+        for sock in ours:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.recv(65536)
+            sock.sendall(head(EVENTS, CHUNKED))
+        for _ in range(ROUNDS):
+            for sock in ours:
+                time.sleep(STEP)
+                before = time.monotonic()
+                sock.sendall(framed_chunk(TOKEN))
+                sent = self.sends.setdefault(sock.getpeername()[1], [])
+                sent.append((before, time.monotonic()))
+        for sock in ours:
+            sock.sendall(b"0\r\n\r\n")
+            sock.close()
+
+
+@pytest.mark.skipif(not stamps_work(), reason="this system gives no receive stamps")
+def test_one_look_serves_several_streams_and_every_event_has_its_own_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Server()
+    looks: list[None] = []
+    look = Engine._look
+
+    def counted(engine: Engine, until: float) -> None:
+        looks.append(None)
+        look(engine, until)
+
+    monkeypatch.setattr(Engine, "_look", counted)
+    thread = threading.Thread(target=server.serve)
+    thread.start()
+    captures: dict[int, Capture] = {}
+
+    async def main() -> tuple[float, FastRecorder]:
+        fast = FastRecorder(server.door)
+        while fast.engine.pause.seconds < MOST:  # it has grown before
+            fast.engine.pause.after(0.0, WINDOW)
+        origin = time.monotonic() - fast.now()
+
+        async def one() -> None:
+            async with fast.connection() as connection:
+                await connection._connect(Stream(SCRIPT, 0.0))
+                assert connection._plain is not None
+                port = connection._plain.raw.getsockname()[1]
+                captures[port] = await connection.exchange(SCRIPT)
+
+        with trio.fail_after(30):
+            async with fast.open(), trio.open_nursery() as nursery:
+                for _ in range(STREAMS):
+                    nursery.start_soon(one)
+        return origin, fast
+
+    origin, fast = trio.run(main)
+    thread.join()
+    delay = fast.engine.delay
+    assert delay is not None
+    assert delay["reads"] > STREAMS * ROUNDS / 2
+    assert 2 * len(looks) < delay["reads"]
+    assert 0.0 < delay["mean"] <= delay["most"]
+    assert delay["pause"] == MOST
+    for port, sends in server.sends.items():
+        found = captures[port]
+        assert found.received.count(TOKEN) == ROUNDS
+        times = [read.at or 0.0 for read in found.reads]
+        assert all(read.emptied for read in found.reads)
+        assert all(a <= b for a, b in pairwise(times))
+        own = [any(b - 0.001 <= origin + at <= a + 0.001 for b, a in sends) for at in times]
+        assert sum(own) >= len(times) - 2  # the head and the end are no events
+
+
+def test_events_of_one_stream_that_come_closer_shorten_the_pause() -> None:
+    engine = Engine(lambda: 0.0, Stamps(0.0))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        watched = Watched(Stream(SCRIPT, 0.0), Plain(ours))
+        for step, grows in ((10 * MOST, True), (MOST, False)):
+            before, at = engine.pause.seconds, 0.0
+            for _ in range(10 * WINDOW):
+                engine._note(watched, at, at + step)
+                at += step
+                engine.pause.after(at, 1)
+            assert (engine.pause.seconds > before) is grows
+    engine.close()
+
+
+def test_the_report_says_how_long_bytes_lay() -> None:
+    async def main() -> None:
+        async with recording(Door("127.0.0.1", 1), "kernel", ()) as made:
+            said = made.described()
+            assert {"read_delay", "packets", "unstamped_reads"} <= set(said)
+            assert said["read_delay"] is None  # nothing was read
+            assert isinstance(made.recorder, FastRecorder)
+            engine = made.recorder.engine
+            engine._noted, engine._moments, engine._oldest = 2, 3.0 + 5.0, 3.0
+            engine._account(6.0)
+            delay = made.described()["read_delay"]
+            assert delay == {"pause": MOST, "mean": 2.0, "most": 3.0, "reads": 2}
+
+    if stamps_work():
+        trio.run(main)
