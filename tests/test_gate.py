@@ -6,9 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+
+from tests.conftest import Room
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -27,11 +30,15 @@ LATE = "import pytest\npytest.skip('a whole module', allow_module_level=True)\n"
 
 
 @pytest.mark.parametrize(
-    ("required", "closing"),
-    [("", "3 skipped, 1 xfailed"), ("1", "1 failed, 1 xfailed, 2 errors")],
+    ("required", "processes", "closing"),
+    [
+        ("", "0", "3 skipped, 1 xfailed"),
+        ("1", "0", "1 failed, 1 xfailed, 2 errors"),
+        ("1", "2", "1 failed, 1 xfailed, 2 errors"),
+    ],
 )
 def test_a_skip_fails_where_components_are_required(
-    required: str, closing: str, tmp_path: Path
+    required: str, processes: str, closing: str, tmp_path: Path
 ) -> None:
     conftest = (ROOT / "tests" / "conftest.py").read_text()
     absent = conftest.replace('"chromium": _command("chromium")', '"absent": _command("no such")')
@@ -39,11 +46,33 @@ def test_a_skip_fails_where_components_are_required(
     (tmp_path / "test_suite.py").write_text(SUITE)
     (tmp_path / "test_late.py").write_text(LATE)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = absent: nowhere\n")
-    words = [sys.executable, "-m", "pytest", "--continue-on-collection-errors"]
+    words = [sys.executable, "-m", "pytest", "--continue-on-collection-errors", "-n", processes]
     env = os.environ | {"STREAMPROOF_REQUIRE_COMPONENTS": required}
     done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True)
     assert closing in done.stdout.splitlines()[-1]
     assert ("set, yet: Skipped: absent is not installed" in done.stdout) == bool(required)
+
+
+def test_who_is_alone_comes_into_an_empty_room_and_before_those_who_come_later(
+    tmp_path: Path,
+) -> None:
+    entered: list[str] = []
+
+    def enter(name: str, alone: bool) -> None:
+        with Room(tmp_path).taken(alone):
+            entered.append(name)
+
+    later = threading.Thread(target=enter, args=("shares it", False))
+    alone = threading.Thread(target=enter, args=("is alone", True))
+    with Room(tmp_path).taken(alone=False):
+        enter("shares it too", False)
+        for thread in (alone, later):
+            thread.start()
+            thread.join(0.05)
+        assert entered == ["shares it too"]
+    for thread in (alone, later):
+        thread.join()
+    assert entered == ["shares it too", "is alone", "shares it"]
 
 
 @pytest.fixture
