@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from loadgen.bounds import WITHIN, Known, Limits, apart, known, open_to_doubt
+from loadgen.bounds import WITHIN, Known, Limits, allowed, known, open_to_doubt
 from loadgen.formulas import METRICS, Metric
 from loadgen.measure import Row
 from loadgen.outcome import OURS, Sums, sums
@@ -160,7 +160,7 @@ def _limits(name: str, succeeded: Sequence[Row], n: int) -> dict[str, Limits]:
     return {
         key: (low, high)
         for key, low, high in pairs
-        if low is not None and high is not None and apart(low, high)
+        if low is not None and high is not None and high - low > allowed(name, key, high)
     }
 
 
