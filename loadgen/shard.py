@@ -112,10 +112,10 @@ async def play_shard(plan: Plan, emit: Emit, orders: Orders, place: str) -> None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(heard.listen, orders(), nursery.cancel_scope)
             emit(Ready(place, clock_id()))
+            nursery.start_soon(_snapshots, player, emit)
             await heard.going.wait()
             start = _start(heard.go, made)
             emit(Began(time.monotonic() + start - made.recorder.now()))
-            nursery.start_soon(_snapshots, player, emit)
             offered = await player.play(setup.load, start)
             seconds = offered.end - offered.start
             emit(Over(seconds, offered.complete, tuple(offered.lags)))

@@ -149,7 +149,7 @@ class Team:
             self._changed = trio.Event()
 
     def _patience(self, seen: Seen) -> float:
-        return READY_WITHIN if seen.place is None else self._silent
+        return math.inf if seen.place is None else self._silent  # until then `brief` counts
 
     def _take(self, seen: Seen, data: bytes) -> None:
         match unpacked(data):
