@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from conformance import strictjson
 from conformance.capture import Json
@@ -57,12 +57,12 @@ class Tool:
     arguments: Maybe
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """One element of `choices`. `content` is delta.content or, in completions, text."""
 
+    # A named tuple, as `Event` is, and for its reason: there is one to nearly every event.
     raw: Json
-    index: Maybe
+    index: Maybe  # type: ignore[assignment]  # a tuple's own `index` finds an element: not needed
     finish_reason: Maybe
     delta: Maybe  # ABSENT in completions
     role: Maybe
@@ -80,19 +80,25 @@ class Choice:
     @property
     def carries(self) -> bool:
         """Does it bring text of any kind (content, reasoning, refusal, a tool call)?"""
-        strings = (self.content, self.reasoning, self.refusal)
+        if isinstance(self.content, str) and self.content != "":
+            return True  # as nearly every one does
+        strings = (self.reasoning, self.refusal)
         return bool(self.tools) or any(isinstance(s, str) and s != "" for s in strings)
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """One event, read. `value` is ABSENT when its data was not one JSON text."""
+class Chunk(NamedTuple):
+    """One event, read. `value` is ABSENT when its data was not one JSON text.
+
+    `pattern`: the data with its text cut out, where that is known (see `patterns`). Chunks of one
+    stream with the same pattern differ in nothing but that text, which is not empty.
+    """
 
     event: Event
     kind: Kind
     value: Maybe = ABSENT
     flaws: tuple[strictjson.Flaw, ...] = ()
     choices: tuple[Choice, ...] = ()
+    pattern: str | None = None
 
     def get(self, key: str) -> Maybe:
         """The top-level member, or ABSENT."""

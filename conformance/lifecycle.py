@@ -203,18 +203,35 @@ class Machine:
         self._choices: dict[int, _Choice] = {}
         self._strays: list[Stray] = []
         self._fed = 0
+        self._flowing: dict[str | None, _Choice] = {}  # by pattern: see _note_flow
 
     def feed(self, chunk: Chunk) -> None:
         """One event's chunk."""
         at, self._fed = self._fed, self._fed + 1
+        if chunk.pattern in self._flowing:
+            self._flowing[chunk.pattern].pieces.append((at, chunk.choices[0]))
+            return
         if chunk.kind is Kind.VENDOR:
             return
         step = _STEPS.get(chunk.kind) or self._advance(at, chunk)
         following = TRANSITIONS.get((self.phase, step))
+        self._note_flow(chunk, (self.phase, step, following))
         if following is None:
             self._strays.append(Stray(at, self.phase, step))
         else:
             self.phase = following
+
+    def _note_flow(self, chunk: Chunk, moved: tuple[Phase, Step, Phase | None]) -> None:
+        """Where text went on and nothing moved, the next chunk of the pattern only adds its text.
+
+        Another such chunk between them changes nothing of that; whatever else comes may.
+        """
+        flows = chunk.pattern is not None and moved == (Phase.FLOWING, Step.TEXT, Phase.FLOWING)
+        state = self._choices[_index(chunk.choices[0].index)] if flows else None
+        if state is None or state.finishes:
+            self._flowing.clear()
+        else:
+            self._flowing[chunk.pattern] = state
 
     def _advance(self, at: int, chunk: Chunk) -> Step:
         over = self.phase in _OVER  # what stands behind the end belongs to no choice

@@ -17,7 +17,7 @@ from conformance.capture import Json
 
 # A surrogate left in a decoded string had no partner inside its own string (RFC 8259 section 8.2:
 # "a JSON text … can include … unpaired surrogates; … behavior … is unpredictable").
-_LONE = re.compile("[\ud800-\udfff]")
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACE = " \t\n\r"
 
 
@@ -153,7 +153,7 @@ def _lone(value: Json) -> str | None:
     while stack:
         item = stack.pop()
         if isinstance(item, str):
-            if found := _LONE.search(item):
+            if found := LONE_SURROGATE.search(item):
                 return found[0]
         elif isinstance(item, list):
             stack += item

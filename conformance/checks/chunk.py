@@ -21,6 +21,7 @@ from conformance.chunks import ABSENT, Choice, Chunk, Kind, Maybe, member
 from conformance.dialects import Dialect
 from conformance.findings import Abstain, Finding, Level
 from conformance.lifecycle import Outcome
+from conformance.outline import outlined
 from conformance.reading import Form, Reading
 
 # Seconds reach this value in the year 5138; milliseconds passed it in 1973.
@@ -38,6 +39,7 @@ _KNOWN_CHOICE = frozenset(("index", "delta", "text", "finish_reason", "logprobs"
 _KNOWN_DELTA = frozenset(("role", "content", "refusal", "tool_calls", "function_call"))
 
 
+@outlined
 def chunk_missing_key(reading: Reading) -> Findings:
     """J01, K01: every chunk has the schema's required members."""
     required = [key for key in dialect_of(reading).required if key != "choices"]
@@ -62,6 +64,7 @@ def _all_lacking(reading: Reading, required: list[str]) -> Iterator[Finding]:
     yield from grouped(reading, "J01", hits)
 
 
+@outlined
 def chunk_no_choices(reading: Reading) -> Findings:
     """J06: `choices` is an array in everything that is no error."""
     yield from grouped(reading, "J06", _without_choices(reading))
@@ -75,6 +78,7 @@ def _without_choices(reading: Reading) -> Iterator[tuple[Chunk, str]]:
             yield chunk, f"`choices` is {type_name(chunk.get('choices'))}, not an array"
 
 
+@outlined
 def chunk_empty_choices(reading: Reading) -> Findings:
     """J06, Z13: `choices` is empty only in the usage chunk, and that only if it was asked for."""
     hits = []
@@ -89,6 +93,7 @@ def chunk_empty_choices(reading: Reading) -> Findings:
     yield from grouped(reading, "J06", hits)
 
 
+@outlined
 def chunk_object(reading: Reading) -> Findings:
     """J02, K01: `object` names the streamed form."""
     wanted = dialect_of(reading).object
@@ -100,17 +105,20 @@ def chunk_object(reading: Reading) -> Findings:
     yield from grouped(reading, "J02", hits)
 
 
+@outlined
 def chunk_id_changes(reading: Reading) -> Findings:
     """J03: "Each chunk has the same ID." (OpenAI, CreateChatCompletionStreamResponse)"""
     yield from _changes(reading, "id", "J03")
 
 
+@outlined
 def chunk_id_empty(reading: Reading) -> Findings:
     """J03: the id identifies something."""
     hits = ((c, "`id` is empty") for c in chunks(reading) if c.get("id") == "")
     yield from grouped(reading, "J03", hits)
 
 
+@outlined
 def chunk_created(reading: Reading) -> Findings:
     """J04: `created` is an integer."""
     hits = (
@@ -121,6 +129,7 @@ def chunk_created(reading: Reading) -> Findings:
     yield from grouped(reading, "J04", hits)
 
 
+@outlined
 def chunk_created_unit(reading: Reading) -> Findings:
     """J04: "The Unix timestamp (in seconds)"."""
     for chunk in chunks(reading):
@@ -131,11 +140,13 @@ def chunk_created_unit(reading: Reading) -> Findings:
             return
 
 
+@outlined
 def chunk_created_changes(reading: Reading) -> Findings:
     """J04: "Each chunk has the same timestamp."."""
     yield from _changes(reading, "created", "J04")
 
 
+@outlined
 def chunk_model(reading: Reading) -> Findings:
     """J05: `model` names the model, the same in all chunks."""
     for chunk in chunks(reading):
@@ -156,6 +167,7 @@ def _changes(reading: Reading, key: str, rule: str) -> Iterator[Finding]:
         yield at_chunk(reading, other[0], rule, said + (f" ({more} more values)" if more else ""))
 
 
+@outlined
 def chunk_choice_shape(reading: Reading) -> Findings:
     """J07, K02: a choice has an integer index and a delta object, or in completions a text."""
     dialect = dialect_of(reading)
@@ -196,6 +208,7 @@ def _accounted(reading: Reading, choice: Choice) -> bool:
     return choice.delta is ABSENT and any(member(choice.raw, k) is not ABSENT for k in vendor)
 
 
+@outlined
 def chunk_message_in_stream(reading: Reading) -> Findings:
     """J15: a streamed choice has a delta; `message` belongs to the whole answer."""
     hits = (
@@ -207,6 +220,7 @@ def chunk_message_in_stream(reading: Reading) -> Findings:
     yield from grouped(reading, "J15", hits)
 
 
+@outlined
 def chunk_key_type(reading: Reading) -> Findings:
     """J17: a member keeps its JSON type through the stream, null aside."""
     first: dict[str, str] = {}
@@ -235,6 +249,7 @@ def _levels(chunk: Chunk) -> Iterator[tuple[str, Maybe]]:
         yield "choices[].delta.", choice.delta
 
 
+@outlined
 def chunk_extras(reading: Reading) -> Findings:
     """J16: what a server adds to the schema, by name and type."""
     known = {"": _KNOWN_TOP, "choices[].": _KNOWN_CHOICE, "choices[].delta.": _KNOWN_DELTA}
@@ -252,6 +267,7 @@ def chunk_extras(reading: Reading) -> Findings:
         yield at_chunk(reading, place, "J16", "extras: " + ", ".join(names[:12]) + more)
 
 
+@outlined
 def chunk_fingerprint(reading: Reading) -> Findings:
     """J18: `system_fingerprint` and `service_tier` are a string or null."""
     hits = (
@@ -263,6 +279,7 @@ def chunk_fingerprint(reading: Reading) -> Findings:
     yield from grouped(reading, "J18", hits)
 
 
+@outlined
 def choice_index_range(reading: Reading) -> Findings:
     """N01: indices are 0 to n - 1, and count choices, not tokens."""
     n = reading.n
@@ -275,6 +292,7 @@ def choice_index_range(reading: Reading) -> Findings:
     yield from grouped(reading, "N01", hits)
 
 
+@outlined
 def choice_missing(reading: Reading) -> Findings:
     """N07: an accepted n is delivered."""
     n = reading.n
@@ -300,6 +318,7 @@ def _plain_missing(reading: Reading, n: int) -> Findings:
         yield at_body(reading, 0, "N07", f"{n} choices were asked for, {len(found)} came")
 
 
+@outlined
 def choice_order(reading: Reading) -> Findings:
     """N03: the choices appear first in the order of their indices."""
     n = reading.n

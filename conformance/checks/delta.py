@@ -7,6 +7,7 @@ from conformance.checks.live import chunks, dialect_of, expected, grouped, type_
 from conformance.checks.place import at_chunk
 from conformance.chunks import ABSENT, Choice, Chunk, member
 from conformance.findings import Abstain, Level
+from conformance.outline import outlined
 from conformance.reading import Reading, once
 
 # In the schema, yet not what an answer's author is.
@@ -19,6 +20,7 @@ def _deltas(reading: Reading) -> tuple[tuple[Chunk, Choice], ...]:
     return tuple((chunk, choice) for chunk in chunks(reading) for choice in chunk.choices)
 
 
+@outlined
 def role_missing(reading: Reading) -> Findings:
     """J09: the first delta of each choice says whose words they are."""
     hits = []
@@ -29,6 +31,7 @@ def role_missing(reading: Reading) -> Findings:
     yield from grouped(reading, "J09", hits)
 
 
+@outlined
 def role_repeated(reading: Reading) -> Findings:
     """J10: accumulators add strings up: a second role makes `assistantassistant`."""
     hits = []
@@ -42,6 +45,7 @@ def role_repeated(reading: Reading) -> Findings:
     yield from grouped(reading, "J10", hits)
 
 
+@outlined
 def role_value(reading: Reading) -> Findings:
     """J11: "The role of the author of this message." is one of the schema's words."""
     for level in (None, Level.SHOULD):
@@ -54,6 +58,7 @@ def role_value(reading: Reading) -> Findings:
         yield from grouped(reading, "J11", hits, level)
 
 
+@outlined
 def delta_content_type(reading: Reading) -> Findings:
     """J12, J20, K02: content, refusal: a string or null; text: a string; tool_calls: an array."""
     nested = dialect_of(reading).nested
@@ -77,6 +82,7 @@ def delta_content_type(reading: Reading) -> Findings:
     yield from grouped(reading, "J12", hits)
 
 
+@outlined
 def delta_empty_flood(reading: Reading) -> Findings:
     """U16: a delta brings something; most of them here bring an empty string."""
     empty = [
@@ -96,6 +102,7 @@ def _has_entries(choice: Choice) -> bool:
     return bool(member(choice.logprobs, "content") or member(choice.logprobs, "tokens"))
 
 
+@outlined
 def delta_tool_calls_empty(reading: Reading) -> Findings:
     """C23: clients take the presence of `tool_calls` for a call."""
     hits = (
@@ -106,6 +113,7 @@ def delta_tool_calls_empty(reading: Reading) -> Findings:
     yield from grouped(reading, "C23", hits)
 
 
+@outlined
 def reasoning_empty_field(reading: Reading) -> Findings:
     """J21: once the answer has begun, no empty reasoning: clients open a new thinking block."""
     hits = []

@@ -10,6 +10,7 @@ from conformance.checks.place import at_chunk
 from conformance.chunks import Chunk, Kind
 from conformance.findings import Abstain, Finding
 from conformance.lifecycle import Outcome
+from conformance.outline import outlined
 from conformance.reading import Reading
 
 _UNSEEN = (Outcome.LEFT, Outcome.OVER_LONG, Outcome.UNREADABLE)
@@ -27,6 +28,7 @@ def done_missing(reading: Reading) -> Findings:
         yield Finding("Z07", "every choice that came finished, no [DONE] followed", _end(reading))
 
 
+@outlined
 def done_malformed(reading: Reading) -> Findings:
     """F19: the sentinel is these six bytes; clients compare them."""
     for chunk in reading.chunks:
@@ -35,6 +37,7 @@ def done_malformed(reading: Reading) -> Findings:
             return
 
 
+@outlined
 def done_duplicate(reading: Reading) -> Findings:
     """F19: once."""
     after = [c for c in _after_done(reading) if c.kind is Kind.DONE]
@@ -42,6 +45,7 @@ def done_duplicate(reading: Reading) -> Findings:
         yield at_chunk(reading, after[0], "F19", f"the sentinel stands {len(after) + 1} times")
 
 
+@outlined
 def done_data_after(reading: Reading) -> Findings:
     """F20: clients stop reading at the sentinel; what follows is lost."""
     after = [c for c in _after_done(reading) if c.kind is not Kind.DONE]
@@ -50,6 +54,7 @@ def done_data_after(reading: Reading) -> Findings:
         yield at_chunk(reading, after[0], "F20", said)
 
 
+@outlined
 def stream_empty(reading: Reading) -> Findings:
     """Z08, Z23: an answer brings at least one chunk."""
     if reading.outcome in _UNSEEN:
@@ -97,6 +102,7 @@ def _endless(reading: Reading) -> Finding | Abstain:
     return Finding("Z08", said, _end(reading))
 
 
+@outlined
 def stream_not_closed(reading: Reading) -> Findings:
     """Z22: after the sentinel the body ends within a second."""
     if reading.outcome is not Outcome.COMPLETE:

@@ -11,6 +11,7 @@ from conformance.checks.place import at_body, at_chunk
 from conformance.chunks import Chunk, Kind, Maybe, member
 from conformance.findings import Abstain, Finding, Level
 from conformance.lifecycle import Outcome
+from conformance.outline import outlined
 from conformance.reading import Reading, essence, once
 
 _KEYS = ("message", "type", "param", "code")
@@ -58,6 +59,7 @@ def err_code_type(reading: Reading) -> Findings:
         yield at_body(reading, 0, "X09", f"`error.code` is {code!r}, not a string")
 
 
+@outlined
 def err_prestream_200(reading: Reading) -> Findings:
     """X18, X05: what is known before the first token is told by the status."""
     if reading.outcome is Outcome.ERROR_BEFORE_TOKEN:
@@ -65,6 +67,7 @@ def err_prestream_200(reading: Reading) -> Findings:
         yield at_chunk(reading, chunk, "X18", "status 200, and the error came before any text")
 
 
+@outlined
 def err_shape(reading: Reading) -> Findings:
     """X13: an in-band error is an event whose data has a top-level `error` object."""
     errors = list(_errors(reading))
@@ -76,6 +79,7 @@ def err_shape(reading: Reading) -> Findings:
             yield at_chunk(reading, chunk, "X13", said)
 
 
+@outlined
 def err_followed(reading: Reading) -> Findings:
     """X14, Z26: after an error nothing but an optional [DONE]."""
     after = _after_error(reading)
@@ -87,6 +91,7 @@ def err_followed(reading: Reading) -> Findings:
         yield at_chunk(reading, more[0], "X14", f"{len(more)} events follow the error")
 
 
+@outlined
 def err_not_terminated(reading: Reading) -> Findings:
     """X14, X17: the body ends with the error."""
     if _after_error(reading) is None:
@@ -114,6 +119,7 @@ def err_as_unknown_field(reading: Reading) -> Findings:
         yield at_body(reading, found.start(), "X15", said)
 
 
+@outlined
 def err_in_band(reading: Reading) -> Findings:
     """The request failed after the stream had begun; told, as it must be, in-band."""
     if _after_error(reading) is None:

@@ -20,12 +20,14 @@ from conformance.checks.place import at_chunk
 from conformance.chunks import ABSENT, Choice, Chunk, member
 from conformance.findings import Abstain, Finding, Level
 from conformance.lifecycle import ChoiceLife, Outcome
+from conformance.outline import outlined
 from conformance.reading import Form, Reading, once
 
 REASONS = ("stop", "length", "tool_calls", "content_filter", "function_call")
 _OWN_END = (*ENDED, Outcome.TRUNCATED, Outcome.EMPTY)
 
 
+@outlined
 def fin_key_missing(reading: Reading) -> Findings:
     """J08: `finish_reason` is a required member, null until the end."""
     level = None if dialect_of(reading).nested else Level.SHOULD  # K02
@@ -38,6 +40,7 @@ def fin_key_missing(reading: Reading) -> Findings:
     yield from grouped(reading, "J08", hits, level)
 
 
+@outlined
 def fin_missing(reading: Reading) -> Findings:
     """Z01, Z08: every choice gives its reason before the stream ends."""
     if reading.outcome not in _OWN_END:
@@ -65,6 +68,7 @@ def _hint(reading: Reading) -> str:
     return ""
 
 
+@outlined
 def fin_duplicate(reading: Reading) -> Findings:
     """Z01: exactly one."""
     for life in expected(reading):
@@ -75,6 +79,7 @@ def fin_duplicate(reading: Reading) -> Findings:
             return
 
 
+@outlined
 def fin_early(reading: Reading) -> Findings:
     """Z03: nothing more of a choice after its finish reason."""
     for life in expected(reading):
@@ -89,11 +94,13 @@ def fin_early(reading: Reading) -> Findings:
             return
 
 
+@outlined
 def fin_empty_string(reading: Reading) -> Findings:
     """Z02, K03: "not yet" is null."""
     yield from grouped(reading, "Z02", _values(reading, [""], "`finish_reason` is an empty string"))
 
 
+@outlined
 def fin_unknown_value(reading: Reading) -> Findings:
     """Z02: the reason is a word of the schema."""
     hits = (
@@ -112,6 +119,7 @@ def _values(reading: Reading, values: list[Json], said: str) -> Iterator[tuple[C
                 yield chunk, said
 
 
+@outlined
 def fin_tool_calls(reading: Reading) -> Findings:
     """C08: calls end with `tool_calls`; under a named choice `stop` is also seen."""
     named = isinstance(reading.asked("tool_choice"), dict)
@@ -138,6 +146,7 @@ def _function_call(choice: Choice) -> bool:
     return isinstance(member(choice.delta, "function_call"), dict)
 
 
+@outlined
 def fin_length_suspect(reading: Reading) -> Findings:
     """Z04: exactly as many tokens as allowed, and yet `stop`."""
     limit, used = limit_of(reading), completion_tokens(reading)

@@ -7,30 +7,36 @@ from collections.abc import Iterator
 from conformance.checks import Findings
 from conformance.checks.place import at_chunk
 from conformance.chunks import Chunk, Kind
+from conformance.outline import outlined
 from conformance.reading import Reading
 from conformance.strictjson import Flaw
 
 
+@outlined
 def json_invalid(reading: Reading) -> Findings:
     """F06, F07: one JSON text by the grammar of RFC 8259, nothing after it."""
     yield from _flawed(reading, "invalid", "F07", "not one JSON text")
 
 
+@outlined
 def json_nonfinite(reading: Reading) -> Findings:
     """F07: "Infinity and NaN … are not permitted" (RFC 8259 section 6)."""
     yield from _flawed(reading, "nonfinite", "F07", "a number that JSON does not have")
 
 
+@outlined
 def json_duplicate_key(reading: Reading) -> Findings:
     """F08: "The names within an object SHOULD be unique" (RFC 8259 section 4)."""
     yield from _flawed(reading, "duplicate-key", "F08", "a key stands twice in one object")
 
 
+@outlined
 def json_control_character(reading: Reading) -> Findings:
     """F09: characters below U+0020 "MUST be escaped" (RFC 8259 section 7)."""
     yield from _flawed(reading, "control-character", "F09", "a raw control character in a string")
 
 
+@outlined
 def json_not_object(reading: Reading) -> Findings:
     """F24: each chunk is an object."""
     for chunk in reading.chunks:
@@ -39,6 +45,7 @@ def json_not_object(reading: Reading) -> Findings:
             return
 
 
+@outlined
 def json_lone_surrogate(reading: Reading) -> Findings:
     """U02: every delta is valid Unicode by itself; no client joins strings before decoding."""
     said = "an escaped surrogate without its partner in the same string"

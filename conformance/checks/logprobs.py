@@ -29,6 +29,7 @@ from conformance.checks.spelling import (
 from conformance.chunks import ABSENT, Chunk, Maybe, member
 from conformance.findings import Abstain, Finding, Level
 from conformance.lifecycle import ChoiceLife, Outcome
+from conformance.outline import outline, outlined
 from conformance.reading import Form, Reading, once
 
 _ARRAYS = ("tokens", "token_logprobs", "top_logprobs", "text_offset")
@@ -90,6 +91,7 @@ def _plain_lacking(reading: Reading) -> Findings:
         yield at_body(reading, 0, "L01", said)
 
 
+@outlined
 def logprobs_unasked(reading: Reading) -> Findings:
     """L11: without a request they are null or absent."""
     if reading.request is None or reading.asked("logprobs") not in (None, False):
@@ -104,6 +106,7 @@ def logprobs_unasked(reading: Reading) -> Findings:
     yield from grouped(reading, "L11", hits)
 
 
+@outlined
 def logprobs_shape(reading: Reading) -> Findings:
     """L02, L05: an entry is token, logprob, bytes (integers or null) and top_logprobs."""
     if not dialect_of(reading).nested:
@@ -154,6 +157,7 @@ def _flaws(entry: Json, name: str, *, top: bool) -> Iterator[str]:
         yield f"{name}'s `top_logprobs` is {type_name(entry.get('top_logprobs', ABSENT))}"
 
 
+@outlined
 def logprobs_value(reading: Reading) -> Findings:
     """L03: the logarithm of a probability is finite and not above 0."""
     seen = False
@@ -186,6 +190,10 @@ def _values(reading: Reading) -> Iterator[tuple[Chunk, float]]:
 @once
 def _comparable(reading: Reading) -> list[ChoiceLife]:
     """Choices that are all content, with entries wherever they have text."""
+    if not any(
+        has_entries(choice) for chunk in outline(reading).chunks for choice in chunk.choices
+    ):
+        return []  # what an outline leaves out has no more than what stays
     return [
         life
         for life in expected(reading)
@@ -224,6 +232,7 @@ def logprobs_bytes(reading: Reading) -> Findings:
             return
 
 
+@outlined
 def logprobs_top(reading: Reading) -> Findings:
     """L06: at most as many alternatives as asked for, the likeliest first, each once."""
     k = reading.asked("top_logprobs")
@@ -251,6 +260,7 @@ def _disorder(top: list[Json]) -> Iterator[str]:
         yield "an alternative stands twice"
 
 
+@outlined
 def logprobs_arrays(reading: Reading) -> Findings:
     """L13: four arrays of one length, and offsets that run on through the text."""
     if dialect_of(reading).nested:

@@ -12,6 +12,7 @@ from conformance.checks import Findings
 from conformance.checks.place import at_chunk
 from conformance.chunks import Kind
 from conformance.findings import Abstain, Finding, Level
+from conformance.outline import outlined
 from conformance.reading import Reading
 
 _LARGE_EVENT = 64 * 1024  # bytes: the line limit of common Go scanners
@@ -85,6 +86,7 @@ def sse_unknown_field(reading: Reading) -> Findings:
     yield from _first(reading, "unknown-field", "F13", "a field name that no client knows")
 
 
+@outlined
 def sse_multi_line_data(reading: Reading) -> Findings:
     """F14: one `data:` line an event."""
     several = [
@@ -106,6 +108,7 @@ def sse_raw_line_separator(reading: Reading) -> Findings:
     yield from _first(reading, "raw-line-separator", "F16", said)
 
 
+@outlined
 def sse_missing_blank_line(reading: Reading) -> Findings:
     """F06: each event's data is exactly one JSON text, or exactly the sentinel."""
     for chunk in reading.chunks:

@@ -24,6 +24,7 @@ from conformance.checks.stop import chunk_at
 from conformance.chunks import ABSENT, Chunk, Tool, member
 from conformance.findings import Abstain, Level
 from conformance.lifecycle import ChoiceLife
+from conformance.outline import outlined
 from conformance.reading import Reading, once
 
 _FATAL = ("invalid", "several", "nonfinite", "control-character")  # JSON.parse throws at each
@@ -51,6 +52,7 @@ def _fragments(reading: Reading) -> Iterator[tuple[Chunk, Tool]]:
             yield reading.chunks[at], tool
 
 
+@outlined
 def tool_index_missing(reading: Reading) -> Findings:
     """C01: `index` is required in every fragment, and an integer."""
     if not _calls(reading):
@@ -63,11 +65,13 @@ def tool_index_missing(reading: Reading) -> Findings:
     yield from grouped(reading, "C01", hits)
 
 
+@outlined
 def tool_id_missing(reading: Reading) -> Findings:
     """C02: a call opens with its id."""
     yield from _opening(reading, "id", "C02")
 
 
+@outlined
 def tool_name_missing(reading: Reading) -> Findings:
     """C02: a call opens with its function's name, before or with its arguments."""
     yield from _opening(reading, "name", "C02")
@@ -87,6 +91,7 @@ def _opening(reading: Reading, what: str, rule: str) -> Findings:
     yield from grouped(reading, rule, hits)
 
 
+@outlined
 def tool_type(reading: Reading) -> Findings:
     """C02: a call opens with `type: function`."""
     found = _calls(reading) if is_legible(reading) else []
@@ -103,11 +108,13 @@ def tool_type(reading: Reading) -> Findings:
         yield from grouped(reading, "C02", hits, level)
 
 
+@outlined
 def tool_name_repeat(reading: Reading) -> Findings:
     """C03: accumulators concatenate: a name sent twice becomes another name."""
     yield from _repeats(reading, "name")
 
 
+@outlined
 def tool_id_repeat(reading: Reading) -> Findings:
     """C03: the same for the id."""
     yield from _repeats(reading, "id")
@@ -129,6 +136,7 @@ def _repeats(reading: Reading, what: str) -> Findings:
     yield from grouped(reading, "C03", hits)
 
 
+@outlined
 def tool_index_order(reading: Reading) -> Findings:
     """C04: indices count the calls from 0 in the order in which they open."""
     if not _calls(reading):
@@ -143,6 +151,7 @@ def tool_index_order(reading: Reading) -> Findings:
                 return
 
 
+@outlined
 def tool_id_duplicate(reading: Reading) -> Findings:
     """C05: two calls share neither index nor id."""
     for life in expected(reading):
@@ -161,6 +170,7 @@ def tool_id_duplicate(reading: Reading) -> Findings:
             yield Abstain("mat", "no parallel calls")
 
 
+@outlined
 def tool_args_type(reading: Reading) -> Findings:
     """C06: arguments come as a string, in every fragment."""
     if not _calls(reading):
@@ -197,6 +207,7 @@ def _whole(life: ChoiceLife) -> list[Call]:
     return found if finish_of(life) in _WHOLE else []
 
 
+@outlined
 def tool_args_invalid(reading: Reading) -> Findings:
     """C07: the fragments join to one JSON object; a call without arguments has `{}`."""
     found = _parsed(reading)
@@ -238,6 +249,7 @@ def _declared(reading: Reading) -> Iterator[tuple[str, Json]]:
             yield name, None if parameters is ABSENT else parameters
 
 
+@outlined
 def tool_unknown_name(reading: Reading) -> Findings:
     """C11: a call names a tool that was offered."""
     known = {name for name, _ in _declared(reading)}
@@ -256,11 +268,13 @@ def tool_unknown_name(reading: Reading) -> Findings:
             return
 
 
+@outlined
 def tool_args_nul(reading: Reading) -> Findings:
     """C16: no NUL in an argument: it stands where a broken escape lost a letter."""
     yield from _strings(reading, re.compile("\0"), "an argument contains U+0000")
 
 
+@outlined
 def tool_args_double_escape(reading: Reading) -> Findings:
     r"""C16: after one JSON parse no `\uXXXX` is left."""
     yield from _strings(reading, _ESCAPE, "an argument contains a literal \\uXXXX escape")
@@ -309,6 +323,7 @@ def tool_markup_leak(reading: Reading) -> Findings:
         return
 
 
+@outlined
 def tool_resumed(reading: Reading) -> Findings:
     """C21: clients finalise a call when the next one opens."""
     parallel = False

@@ -23,6 +23,7 @@ from conformance.checks.place import at_body, at_chunk
 from conformance.chunks import ABSENT, Choice, Chunk, Kind, member
 from conformance.findings import Abstain, Finding, Level
 from conformance.lifecycle import Outcome
+from conformance.outline import outline, outlined
 from conformance.reading import Form, Reading, once
 
 _COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
@@ -64,6 +65,7 @@ def _closing(reading: Reading) -> list[tuple[int, Chunk, Usage]]:
     ]
 
 
+@outlined
 def usage_missing(reading: Reading) -> Findings:
     """Z10: include_usage brings usage, before the sentinel."""
     if not reading.wants_usage:
@@ -78,6 +80,7 @@ def usage_missing(reading: Reading) -> Findings:
         yield Finding("Z10", said, reading.place(len(reading.body)) if reading.body else None)
 
 
+@outlined
 def usage_placement(reading: Reading) -> Findings:
     """Z09, Z10: usage has a chunk of its own, last before the sentinel, once, if asked for."""
     closing, end = _closing(reading), last_finish(reading)
@@ -103,6 +106,7 @@ def usage_placement(reading: Reading) -> Findings:
         yield at_chunk(reading, chunk, "Z10", said, level)
 
 
+@outlined
 def usage_null_before(reading: Reading) -> Findings:
     """Z11: "All other chunks will also include a `usage` field, but with a null value."."""
     if not reading.wants_usage or not usages(reading):
@@ -117,6 +121,7 @@ def usage_null_before(reading: Reading) -> Findings:
     yield from grouped(reading, "Z11", hits)
 
 
+@outlined
 def usage_intermediate(reading: Reading) -> Findings:
     """Z12, K07: no zero or partial counts on the way, unless they were asked for."""
     closing = [at for at, _, _ in _closing(reading)]
@@ -135,6 +140,7 @@ def _zero(usage: Usage) -> bool:
     return all(usage.get(key) in (0, None) for key in _COUNTS)
 
 
+@outlined
 def usage_conflict(reading: Reading) -> Findings:
     """Z10, Z20: one count; and a running one that was asked for does not run backwards."""
     closing = _closing(reading)
@@ -177,6 +183,7 @@ def _each(reading: Reading, rule: str, hits: list[tuple[Chunk | None, str]]) -> 
         yield at_body(reading, 0, rule, said)
 
 
+@outlined
 def usage_sum(reading: Reading) -> Findings:
     """Z14: "Total number of tokens used in the request (prompt + completion)."."""
     found = list(_judged(reading))
@@ -192,6 +199,7 @@ def usage_sum(reading: Reading) -> Findings:
     yield from _each(reading, "Z14", hits)
 
 
+@outlined
 def usage_type(reading: Reading) -> Findings:
     """Z14: the three counts are there, integers, not below 0."""
     found = list(_judged(reading))
@@ -213,6 +221,7 @@ def usage_type(reading: Reading) -> Findings:
     yield from _each(reading, "Z14", hits)
 
 
+@outlined
 def usage_over_limit(reading: Reading) -> Findings:
     """Z04: no more completion tokens than the limit allows for all choices together."""
     limit, n, best = limit_of(reading), reading.n, reading.asked("best_of")
@@ -231,7 +240,8 @@ def usage_over_limit(reading: Reading) -> Findings:
 
 def usage_under_count(reading: Reading) -> Findings:
     """Z17, Z04: every piece of text costs a token, and `length` means that all were used."""
-    closing, used = _closing(reading), completion_tokens(reading)
+    short = outline(reading)
+    closing, used = _closing(short), completion_tokens(short)
     if not closing or used is None or reading.asked("echo") is True:
         yield Abstain("not-recorded", "no closing usage")
         return
@@ -253,15 +263,13 @@ def usage_under_count(reading: Reading) -> Findings:
 
 def _costs(choice: Choice) -> bool:
     """Text of any kind. A call's id and name may be the server's own words, its arguments not."""
-    strings = (
-        choice.content,
-        choice.reasoning,
-        choice.refusal,
-        *(t.arguments for t in choice.tools),
-    )
+    if isinstance(choice.content, str) and choice.content != "":
+        return True  # as nearly every one does
+    strings = (choice.reasoning, choice.refusal, *(t.arguments for t in choice.tools))
     return any(isinstance(each, str) and each != "" for each in strings)
 
 
+@outlined
 def usage_details(reading: Reading) -> Findings:
     """Z18: a part is not larger than its whole."""
     found = list(_judged(reading))
