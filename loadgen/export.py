@@ -304,6 +304,7 @@ _PLAIN = (
     "stall",
     "tpot",
     "bounds",
+    *("client", "part", "turn", "group", "streams", "attempt", "wanted"),
 )
 
 

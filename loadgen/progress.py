@@ -21,10 +21,16 @@ def line(seconds: float, whole: float | None, sent: int, most: int | None, in_fl
     return f"{time} · {count} · {sent - in_flight} ended · {in_flight} in flight"
 
 
-async def show(player: Playing, load: Open | Closed, file: TextIO = sys.stderr) -> None:
-    """Until cancelled; the line is gone afterwards."""
+async def show(
+    player: Playing, load: Open | Closed, file: TextIO = sys.stderr, a_unit: int = 1
+) -> None:
+    """Until cancelled; the line is gone afterwards.
+
+    `a_unit`: requests of a unit of the load at most; nobody knows how many of several will come.
+    """
     start = trio.current_time()
     most = len(load.offsets) if isinstance(load, Open) else load.requests
+    most = most if a_unit == 1 else None
     try:
         while True:
             seconds = trio.current_time() - start

@@ -94,7 +94,8 @@ async def execute(
         async with trio.open_nursery() as nursery:
             await nursery.start(listen, player.interrupt)
             if progress.wanted():
-                nursery.start_soon(progress.show, player, setup.load)
+                show = partial(progress.show, a_unit=workload.stride)
+                nursery.start_soon(show, player, setup.load)
             if scraper is not None:
                 nursery.start_soon(scraper.watch)
             if beside is not None:

@@ -62,7 +62,8 @@ async def execute(
         async with trio.open_nursery() as nursery:
             await nursery.start(listen, workers.interrupt)
             if progress.wanted():
-                nursery.start_soon(progress.show, workers, setup.load)
+                show = partial(progress.show, a_unit=workload.stride)
+                nursery.start_soon(show, workers, setup.load)
             if scraper is not None:
                 nursery.start_soon(scraper.watch)
             if beside is not None:

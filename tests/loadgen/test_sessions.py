@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import signal
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from conformance.errors import UsageError
+from loadgen.load import Open
 from loadgen.outcome import Fate
 from loadgen.parts import parse_retry, parse_turns
+from loadgen.progress import show
 from loadgen.reload import loads
 from loadgen.workload import Place, Workload
 from tests.conformance.attacks import says
@@ -235,3 +239,19 @@ def test_max_tokens_total_counts_whole_sessions() -> None:
     )
     made = setup("http://h", "--rate", "1", "--requests", "9", *words, "--max-tokens-total", "110")
     assert made.limits.index == 1
+
+
+def test_the_live_line_does_not_say_of_how_many_where_nobody_knows() -> None:
+    file = io.StringIO()
+
+    class Playing:
+        sent, in_flight = 3, 1
+
+        def interrupt(self) -> None: ...
+
+    async def shown() -> None:
+        with trio.move_on_after(0.1):
+            await show(Playing(), Open((0.0, 1.0), 2.0), file, a_unit=3)
+
+    trio.run(shown, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert "3 sent" in file.getvalue()
