@@ -12,17 +12,28 @@ from loadgen.experiments.staging import ORDINARY_ROLE, Turn
 from loadgen.measure import Row
 from loadgen.quantiles import quantile
 from loadgen.result import Result
+from loadgen.server_metrics import Sample
 
-CAME_ALONE = 1  # a request's first gap is between its first and its second chunk
+GAUGES = ("running", "waiting")
 
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """One load that was played. `captures`: index → what was recorded, where a report asks."""
+    """One load that was played. `captures`: index → what was recorded, where a report asks.
+
+    `tries`: how often it was, as our own client was the limit of the others, or it broke.
+    """
 
     turn: Turn
     result: Result
     captures: dict[int, Capture]
+    tries: int = 1
+
+
+def level(sample: Sample) -> float | None:
+    """Requests that the server has, by its gauges; None where it shows none."""
+    known = [sample.values[name] for name in GAUGES if name in sample.values]
+    return sum(known) if known else None
 
 
 def of(shots: Iterable[Shot], load: str) -> list[Shot]:

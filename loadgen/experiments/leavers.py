@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from loadgen.experiments.figures import Shot, gaps, middle, of, over, role, waits
+from loadgen.experiments.figures import GAUGES, Shot, gaps, level, middle, of, over, role, waits
 from loadgen.experiments.spec import CONTROL
 from loadgen.experiments.table import Cell, Column, Table, millis, ratio, requests, seconds
 from loadgen.measure import Row
@@ -12,7 +12,6 @@ from loadgen.outcome import Fate
 from loadgen.server_metrics import Sample
 
 Options = Mapping[str, int]
-GAUGES = ("running", "waiting")
 EDGE = 0.15  # seconds around the coming and going of others in which a sample says nothing
 ROUNDING = 1e-6
 
@@ -53,7 +52,7 @@ def hang_ups(shots: Sequence[Shot], options: Options) -> Table:
 
 
 def _gauged(shots: Sequence[Shot]) -> bool:
-    return any(s.values for shot in shots for s in _samples(shot) if _level(s) is not None)
+    return any(s.values for shot in shots for s in _samples(shot) if level(s) is not None)
 
 
 def _waited(shot: Shot) -> bool:
@@ -114,29 +113,24 @@ def back_after(rows: Sequence[Row], samples: Sequence[Sample]) -> float | bool |
     no gauges, or every look at them fell into the coming and going of others.
     """
     ends = [row.ended for row in rows if row.fate is Fate.LEFT and row.ended is not None]
-    levels = [(sample.at, level) for sample in samples if (level := _level(sample)) is not None]
+    levels = [(sample.at, shown) for sample in samples if (shown := level(sample)) is not None]
     if not ends or not levels:
         return None
     gone, others = max(ends), [row for row in rows if row.fate is not Fate.LEFT]
     first = min((row.sent for row in rows if row.sent is not None), default=gone)
-    base = min((level for at, level in levels if at <= first), default=0.0)
+    base = min((shown for at, shown in levels if at <= first), default=0.0)
     back: float | bool = False
     seen = False
-    for at, level in levels:
+    for at, shown in levels:
         there = _there(others, at) if at >= gone else None
         if there is None:
             continue
         seen = True
-        if level > base + there + ROUNDING:
+        if shown > base + there + ROUNDING:
             back = False
         elif back is False:
             back = at - gone
     return back if seen else None
-
-
-def _level(sample: Sample) -> float | None:
-    known = [sample.values[name] for name in GAUGES if name in sample.values]
-    return sum(known) if known else None
 
 
 def _there(others: Sequence[Row], at: float) -> int | None:
@@ -162,6 +156,11 @@ LEAKS = (
     requests("lost", "that read to the end and did not come whole"),
     millis("ttft-p50", "first chunk with text − last byte of the request sent"),
     millis("e2e-p50", "last event − last byte of the request sent"),
+    requests(
+        "changed",
+        "of the requests alone whose answers before were the same twice: those answered otherwise "
+        "after",
+    ),
     requests("running", "by the server's gauge at the end"),
     requests("waiting", "the same"),
     Column("blocks", "share of its cache that is in use, the same", "x", "", 3),
@@ -184,9 +183,27 @@ def leaks(shots: Sequence[Shot], options: Options) -> Table:
         was, now = lines[0], _alone("after", after)
         now["more"] = _difference(now, was, GAUGES)
         now["blocks-more"] = _difference(now, was, ("blocks",))
+        now["changed"] = _changed(of(shots, CONTROL), before, after)
         now["slower"] = over(_number(now["e2e-p50"]), _number(was["e2e-p50"]))
         lines.append(now)
     return Table(LEAKS, tuple(lines))
+
+
+def _changed(first: Sequence[Shot], before: Sequence[Shot], after: Sequence[Shot]) -> int | None:
+    """None where no answer repeated itself."""
+    once, twice, again = (_answers(shots) for shots in (first, before, after))
+    repeat = [key for key, answer in twice.items() if once.get(key) == answer]
+    return sum(key in again and again[key] != twice[key] for key in repeat) if repeat else None
+
+
+def _answers(shots: Sequence[Shot]) -> dict[tuple[int, str], str]:
+    """Round and prompt → the answer's hash."""
+    return {
+        (shot.turn.round, row.prompt_hash): row.answer_hash
+        for shot in shots
+        for row in shot.result.rows
+        if row.success and row.answer_hash is not None
+    }
 
 
 def _alone(load: str, shots: Sequence[Shot]) -> dict[str, Cell]:

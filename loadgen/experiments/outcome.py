@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tabulate import tabulate
 
@@ -112,7 +113,8 @@ def _failures(shots: Sequence[Shot]) -> Iterator[str]:
         for each in shot.result.failures:
             why = " · ".join(str(part) for part in (each.status, each.detail) if part is not None)
             told = f": {excerpt(each.told)[:TOLD]}" if each.told else ""
-            yield f"{shot.turn.name}: {each.count} × {each.fate.value} ({why}){told}"
+            told = f" ({why}){told}" if why else told
+            yield f"{shot.turn.name}: {each.count} × {each.fate.value}{told}"
         for told_ in judged_failures(shot.result.tally):
             breach = told_.breach
             if breach.verdict.value == "fail":
@@ -127,6 +129,7 @@ def _load(shot: Shot) -> dict[str, Json]:
         "round": shot.turn.round + 1,
         "n": shot.turn.n,
         "how": shot.turn.how,
+        "tries": shot.tries,
         "sent": books.sent,
         "outcomes": {fate.value: count for fate, count in books.of.items()},
         "failed": result.failed,
@@ -175,6 +178,12 @@ def document(outcome: Outcome, url: str, version: str) -> dict[str, Json]:
 
 def _finite(value: Cell) -> Json:
     return None if isinstance(value, float) and math.isinf(value) else value
+
+
+def table_from(document: Mapping[str, Any]) -> Table:
+    """The table of a stored document, for the columns that its experiment has today."""
+    columns = REPORTS[document["experiment"]].columns
+    return Table(columns, tuple(document["rows"]), tuple(document["notes"]))
 
 
 def dumps(outcome: Outcome, url: str, version: str) -> str:

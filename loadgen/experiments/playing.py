@@ -6,18 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from conformance.capture import Capture, Json
+from conformance.script import Clocks
 from loadgen.experiments.context import context_of
 from loadgen.experiments.figures import Shot
+from loadgen.experiments.quiet import quiet
 from loadgen.experiments.reports import REPORTS
 from loadgen.experiments.spec import CONTEXT, CONTROL, Experiment
 from loadgen.experiments.staging import Cast, Pace, Stage, Staged, Turn, pace_of, turns
+from loadgen.experiments.streams import CLIENTS
 from loadgen.played import Played
 from loadgen.result import Result
 from loadgen.run_command import execute, judged
-from loadgen.setup import Setup
+from loadgen.setup import CONNECT, Setup
 
 Tell = Callable[[Shot, int, int], None]  # the load, its number, and of how many
-TRIES = 3  # broken is what breaks each time
+TRIES = 3  # of a load
 EVERY = 0.05  # seconds between two looks at the server's metrics
 
 
@@ -44,15 +47,24 @@ class Playing:
         for number, turn in enumerate(planned, 1):
             if ended_at is not None and (turn.n or 0) > ended_at:
                 continue
-            shot = await self._shot(turn)
-            for _ in range(TRIES - 1 if self._broke(shot) else 0):
-                shot = await self._shot(turn) if self._broke(shot) else shot
-            if not shot.result.complete:
+            shot = await self._settled(turn)
+            if _interrupted(shot, self._setup(turn)):
                 return
+            await quiet(self.plain, shot)
             self.shots.append(shot)
             tell(shot, number, len(planned))
             ended_at = turn.n if self._broke(shot) else ended_at
         self.complete = True
+
+    async def _settled(self, turn: Turn) -> Shot:
+        """Once more, and once again, where it broke or our own client was the limit."""
+        for number in range(1, TRIES + 1):
+            shot = replace(await self._shot(turn), tries=number)
+            spoilt = any(doubt.reason in CLIENTS for doubt in shot.result.doubts)
+            cut = _interrupted(shot, self._setup(turn))
+            if cut or not (spoilt or self._broke(shot)):
+                break
+        return shot
 
     def _broke(self, shot: Shot) -> bool:
         """Is it where the experiment ends?"""
@@ -85,6 +97,7 @@ class Playing:
             "load": turn.name,
             "streams_at_most": self.plain.limits.in_flight,
         }
+        pause = max((m.client.slow.pause for m in cast if m.client.slow is not None), default=0.0)
         workload = Staged(
             api=self.plain.api,
             model=self.plain.workload.model,
@@ -100,11 +113,28 @@ class Playing:
             described=described,
             solo=solo or None,
             steady=False,
+            warmup=-CONNECT,  # all of it counts, to the first instant
             tokenizer=None,
             every=EVERY,
+            clocks=_longer(self.plain.clocks, pause),
         )
 
     def _seed(self, turn: Turn) -> str:
         """Loads that are to ask the same share it."""
         seed = f"{self.seed}:{turn.round}"
         return seed if self.experiment.same_prompts else f"{seed}:{turn.name}"
+
+
+def _interrupted(shot: Shot, setup: Setup) -> bool:
+    """Also while the requests alone were asked: then all was played, and nothing is said of them."""
+    return not shot.result.complete or (setup.solo is not None and shot.result.solo is None)
+
+
+def _longer(clocks: Clocks, pause: float) -> Clocks:
+    """Who does not read for a while is not to run out of patience meanwhile."""
+    return replace(
+        clocks,
+        first_byte=clocks.first_byte + pause,
+        progress=clocks.progress + pause,
+        total=clocks.total + pause,
+    )

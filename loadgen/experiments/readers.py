@@ -38,7 +38,7 @@ SLOW = (
 
 
 def slow_readers(shots: Sequence[Shot], options: Options) -> Table:
-    """The control, and with one that stops reading for three times as long as an answer takes."""
+    """The control, and with one that stops reading for twice as long as an answer takes."""
     control, slow = of(shots, CONTROL), of(shots, "slow")
     base = {shot.turn.round: took(role(shot.result.rows)) for shot in control}
     longer = [over(took(role(s.result.rows)), base.get(s.turn.round)) for s in slow]

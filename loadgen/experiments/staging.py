@@ -179,16 +179,17 @@ class Stage:
 
     def cast(self) -> tuple[Member, ...]:
         """By their offsets; in a closed loop shuffled."""
-        found = [member for part in self.turn.load.parts for member in self._members(part)]
+        parts = enumerate(self.turn.load.parts)
+        found = [member for place, part in parts for member in self._members(part, place)]
         if self.turn.load.clients is not None:
             Random(f"{self.seed}:order").shuffle(found)
         return tuple(sorted(found, key=lambda member: member.offset))
 
-    def _members(self, part: Part) -> Iterator[Member]:
+    def _members(self, part: Part, place: int) -> Iterator[Member]:
         count = round(self.number(part.count) * part.percent / 100)
         words, output = self._words(part), self.number(part.output)
         for number in range(count):
-            rng = Random(f"{self.seed}:{part.role}:{part.percent}:{number}")
+            rng = Random(f"{self.seed}:{place}:{number}")
             offset = self._seconds(part.at + number * part.apart)
             yield Member(part.role, words, output, self._client(part, output, rng), offset)
 
@@ -234,4 +235,6 @@ class Stage:
         if clients is not None:
             return Closed(min(self.number(clients), len(cast)), len(cast))
         offsets = tuple(member.offset for member in cast)
+        if offsets and not watch and not any(offsets):
+            return Closed(len(cast), len(cast))  # all at once, as soon as each can be sent
         return Open(offsets, max(offsets, default=0.0) + max(watch, 1e-3))

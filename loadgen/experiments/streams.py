@@ -205,7 +205,7 @@ def broke(shot: Shot, options: Options) -> str | None:
         return f"our own limit: {limit:g} connections (open files)"
     for failure in result.failures:
         why = " ".join(str(each) for each in (failure.status, failure.detail) if each is not None)
-        return f"{failure.count} × {failure.fate.value} ({why})"
+        return f"{failure.count} × {failure.fate.value}" + (f" ({why})" if why else "")
     if result.failed:
         return f"{result.failed} answers break a MUST"
     worst = max(waits(result.rows), default=0.0)
