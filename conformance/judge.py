@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from conformance.checks import Findings, Trial, function_of
@@ -63,6 +63,29 @@ class _Heard:
     broken: str | None = None  # our own check raised: file, line and error
 
 
+@dataclass(slots=True)
+class _Spoken:
+    """What all cases said about one API; a case that has said nothing is not among `heard`.
+
+    `subjects`: what every case that is `on` that form was asked about.
+    """
+
+    heard: dict[str, _Heard] = field(default_factory=dict)
+    subjects: dict[str, list[_Subject]] = field(default_factory=lambda: {on: [] for on in _FORMS})
+
+    def of(self, case: Case) -> _Heard:
+        """What the case has said; from now on it is among them."""
+        if case.id not in self.heard:
+            shared = self.subjects.get(case.on)
+            self.heard[case.id] = _Heard([] if shared is None else shared)
+        return self.heard[case.id]
+
+    def has_fault(self, case: Case) -> bool:
+        """Did the case find anything, or break?"""
+        said = self.heard.get(case.id)
+        return said is not None and bool(said.findings or said.broken)
+
+
 def judge(
     dossiers: Sequence[Dossier],
     cases: Sequence[Case],
@@ -86,40 +109,77 @@ def judge_trials(
     *,
     faultless: bool = True,
 ) -> tuple[Result, ...]:
-    """The same for whoever has read the captures already.
+    """The same for whoever has read the captures already; `faultless` as in `Bench.judge`."""
+    return Bench(cases, known).judge(trials, policy, faultless=faultless)
 
-    Without `faultless` there is no Result for a case that found no fault and did not break.
+
+@dataclass(frozen=True, slots=True)
+class _Docket:
+    """What trials of one API are asked: the cases, and the known ones that supersede them."""
+
+    cases: tuple[tuple[Case, Callable[..., Findings]], ...]
+    context: tuple[tuple[Case, Callable[..., Findings]], ...]
+
+
+class Bench:
+    """Cases, made ready to judge many times: `cases` and `known` as in `judge`."""
+
+    def __init__(self, cases: Sequence[Case], known: Sequence[Case] = ()) -> None:
+        self._cases, self._known = tuple(cases), tuple(known)
+        self._dockets: dict[str, _Docket] = {}  # by API
+
+    def judge(
+        self, trials: Iterable[Trial], policy: Policy | None = None, *, faultless: bool = True
+    ) -> tuple[Result, ...]:
+        """As `judge`. Without `faultless` there is no Result for a case that found no fault and
+        did not break. Raises UsageError when a case names a check that does not exist.
+        """
+        policy = policy or Policy()
+        spoken: dict[str, _Spoken] = {}  # by API
+        for trial in trials:
+            api = _api(trial)
+            _hear_all(trial, self._docket(api), spoken.setdefault(api, _Spoken()))
+            del trial  # it is large, and the next one is made now
+        results = [
+            _result(case, api, said, policy)
+            for api, said in spoken.items()
+            for case, _ in self._docket(api).cases
+            if faultless or said.has_fault(case)
+        ]
+        return tuple(sorted(results, key=lambda r: (r.id, r.api or "")))
+
+    def _docket(self, api: str) -> _Docket:
+        if api not in self._dockets:
+            mine = [case for case in self._cases if api in case.api]
+            needed = {other for case in mine for other in case.after} - {case.id for case in mine}
+            context = [case for case in self._known if case.id in needed]
+            self._dockets[api] = _Docket(tuple(map(_named, mine)), tuple(map(_named, context)))
+        return self._dockets[api]
+
+
+def _named(case: Case) -> tuple[Case, Callable[..., Findings]]:
+    function = function_of(case.check)
+    if function is None:
+        raise UsageError(f"{case.file}:{case.line}: expect: no check is named {case.check}")
+    return case, function
+
+
+def _hear_all(trial: Trial, docket: _Docket, spoken: _Spoken) -> None:
+    """Every case on one trial: a trial's readings are large, so there is one of them at a time.
+
+    What supersedes is asked only where there is something to supersede.
     """
-    policy = policy or Policy()
-    spoken: dict[str, dict[str, _Heard]] = {}  # by API and case id
-    for trial in trials:
-        _hear_all(trial, cases, known, spoken)
-        del trial  # it is large, and the next one is made now
-    results = [
-        _result(case, api, heard, policy)
-        for api, heard in spoken.items()
-        for case in cases
-        if api in case.api and (faultless or heard[case.id].findings or heard[case.id].broken)
-    ]
-    return tuple(sorted(results, key=lambda r: (r.id, r.api or "")))
-
-
-def _hear_all(
-    trial: Trial, cases: Sequence[Case], known: Sequence[Case], spoken: dict[str, dict[str, _Heard]]
-) -> None:
-    """Every case on one trial: a trial's readings are large, so there is one of them at a time."""
-    api = _api(trial)
-    heard = spoken.setdefault(api, {})
-    applicable = [case for case in cases if api in case.api]
-    for case in _with_context(applicable, known):
-        _hear(case, trial, heard.setdefault(case.id, _Heard()))
-
-
-def _with_context(cases: Sequence[Case], known: Sequence[Case]) -> tuple[Case, ...]:
-    """The cases, and those of the known ones that supersede any of them."""
-    mine = {case.id for case in cases}
-    needed = {other for case in cases for other in case.after} - mine
-    return (*cases, *(case for case in known if case.id in needed))
+    subjects = list(_subjects(trial))
+    of_form = {on: [s for s in subjects if s[1].form in forms] for on, forms in _FORMS.items()}
+    for on, chosen in of_form.items():
+        spoken.subjects[on] += [subject for subject, _ in chosen]
+    wanted: set[str] = set()
+    for case, function in docket.cases:
+        if _hear(case, function, of_form.get(case.on) or _whole(case, trial, spoken), spoken):
+            wanted.update(case.after)
+    for case, function in docket.context:
+        if case.id in wanted:
+            _hear(case, function, of_form.get(case.on) or _whole(case, trial, spoken), spoken)
 
 
 def trial_from(dossier: Dossier) -> Trial:
@@ -159,24 +219,25 @@ def _api(trial: Trial) -> str:
     return next(spoken, CHAT)
 
 
-def _hear(case: Case, trial: Trial, heard: _Heard) -> None:
-    function = function_of(case.check)
-    if function is None:
-        raise UsageError(f"{case.file}:{case.line}: expect: no check is named {case.check}")
-    for subject, value in _subjects(case, trial):
-        heard.subjects.append(subject)
+def _hear(
+    case: Case,
+    function: Callable[..., Findings],
+    asked: Sequence[tuple[_Subject, Reading | Trial]],
+    spoken: _Spoken,
+) -> bool:
+    """Ask one check about each; did it find anything?"""
+    found = False
+    for subject, value in asked:
         try:
-            _listen(function(value), subject, heard)
+            for item in function(value):
+                if isinstance(item, Abstain):
+                    spoken.of(case).abstains.append((subject, item))
+                else:
+                    spoken.of(case).findings.append((subject, _located(item, subject)))
+                    found = True
         except Exception as error:  # a defect of ours must cost one verdict, not the whole report
-            heard.broken = where(error)
-
-
-def _listen(said: Findings, subject: _Subject, heard: _Heard) -> None:
-    for item in said:
-        if isinstance(item, Abstain):
-            heard.abstains.append((subject, item))
-        else:
-            heard.findings.append((subject, _located(item, subject)))
+            spoken.of(case).broken = where(error)
+    return found
 
 
 def where(error: Exception) -> str:
@@ -188,15 +249,21 @@ def where(error: Exception) -> str:
     return f"{name}:{frame.lineno}: {type(error).__name__}: {error}"
 
 
-def _subjects(case: Case, trial: Trial) -> Iterable[tuple[_Subject, Reading | Trial]]:
-    if case.on == "dossier":
-        if _provoked(case, trial.dossier):
-            yield _Subject(trial.dossier), trial
-        return
+def _subjects(trial: Trial) -> Iterator[tuple[_Subject, Reading]]:
+    """The readings that checks of one reading look at: a shared capture is another trial's."""
     for role, takes in sorted(trial.readings.items()):
         for take, reading in enumerate(takes):
-            if take >= trial.dossier.shared(role) and reading.form in _FORMS[case.on]:
+            if take >= trial.dossier.shared(role):
                 yield _Subject(trial.dossier, role, take), reading
+
+
+def _whole(case: Case, trial: Trial, spoken: _Spoken) -> list[tuple[_Subject, Trial]]:
+    """The trial itself, for a case that is about a dossier of this kind."""
+    if case.on in _FORMS or not _provoked(case, trial.dossier):
+        return []
+    subject = _Subject(trial.dossier)
+    spoken.of(case).subjects.append(subject)
+    return [(subject, trial)]
 
 
 def _provoked(case: Case, dossier: Dossier) -> bool:
@@ -211,8 +278,8 @@ def _located(finding: Finding, subject: _Subject) -> Finding:
     return replace(finding, role=role, take=take, dossier=subject.dossier.name)
 
 
-def _result(case: Case, api: str, heard: Mapping[str, _Heard], policy: Policy) -> Result:
-    mine = heard[case.id]
+def _result(case: Case, api: str, spoken: _Spoken, policy: Policy) -> Result:
+    mine, heard = spoken.of(case), spoken.heard
     kept = [(s, f) for s, f in mine.findings if _superseder(case, s, f, heard) is None]
     findings = [(s, _leveled(case, s, f, policy)) for s, f in kept]
     worst = min((_level(case, f) for _, f in findings), key=_SEVERITY.index, default=case.level)

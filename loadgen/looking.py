@@ -14,7 +14,7 @@ from conformance.checks import Trial
 from conformance.dossier import Dossier
 from conformance.errors import UsageError
 from conformance.findings import Level, Result, Verdict
-from conformance.judge import judge_trials
+from conformance.judge import Bench
 from conformance.reading import Reading, read
 from conformance.specs import Case
 from loadgen.crosstalk import Crossing, crossings, marks_in, text_of
@@ -61,6 +61,10 @@ class Checks:
 
     cases: tuple[Case, ...] = ()
     known: tuple[Case, ...] = ()
+    bench: Bench = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bench", Bench(self.cases, self.known))
 
 
 def parse_gates(text: str) -> tuple[str, ...]:
@@ -94,7 +98,7 @@ def look(played: Played, ask: Ask, api: str, checks: Checks) -> Look:
 def _breaches(reading: Reading, api: str, checks: Checks) -> tuple[Breach, ...]:
     dossier = Dossier("load", {"stream": (reading.capture,)}, api=api)
     trial = Trial(dossier, {"stream": (reading,)})
-    results = judge_trials([trial], checks.cases, known=checks.known, faultless=False)
+    results = checks.bench.judge([trial], faultless=False)
     return tuple(_breach(result) for result in results if result.verdict in _BAD)
 
 
