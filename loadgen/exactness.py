@@ -8,7 +8,8 @@ that ends between the two; then nothing at all may follow.) Every other event ca
 before: a bound. It came after the last stamp at which the queue is known to have been empty, and
 after the request had left.
 
-When a read returned (the user clock) is always a bound, and nothing is known below it.
+When a read returned (the user clock) is always a bound, and nothing is known below it. Where the
+reads of a capture are the arrivals of packets, every time is a value.
 """
 
 from __future__ import annotations
@@ -33,14 +34,15 @@ class Moment(NamedTuple):  # one an event: cheaper to make than a frozen datacla
 
 # RFC 9112 section 7.1: chunk = chunk-size [ chunk-ext ] CRLF chunk-data CRLF
 _OWN = (b"", b"\r", b"\r\n")
-_STAMPED = ("kernel",)
+_STAMPED, _SEEN = "kernel", "packet"
 
 
 def moments(reading: Reading) -> list[Moment | None]:
     """One for every event of the reading, in order; None: its end or its time is not known."""
     ends = wire_ends(reading)
-    if reading.capture.clock in _STAMPED:
+    if reading.capture.clock == _STAMPED:
         return _stamped(reading, ends)
+    is_value = reading.capture.clock == _SEEN
     reads = iter(reading.capture.reads)
     read = next(reads, None)
     found: list[Moment | None] = []
@@ -48,7 +50,7 @@ def moments(reading: Reading) -> list[Moment | None]:
         while read is not None and read.end < end:
             read = next(reads, None)
         at = None if read is None else read.at
-        found.append(None if at is None else Moment(at, None, False))
+        found.append(None if at is None else Moment(at, at if is_value else None, is_value))
     return found
 
 

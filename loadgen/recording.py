@@ -14,11 +14,17 @@ from conformance.connect import Door
 from conformance.errors import UsageError
 from conformance.masking import Secret
 from conformance.recorder import Recorder
-from loadgen.fast import FastRecorder, Pacer, reason_against, stamps_work
+from loadgen.fast import (
+    FastRecorder,
+    Pacer,
+    reason_against,
+    reason_against_packets,
+    stamps_work,
+)
 from loadgen.play import Records
 
-KERNEL, USER = "kernel", "user"
-CLOCKS = (USER, KERNEL)
+KERNEL, USER, PACKET = "kernel", "user", "packet"
+CLOCKS = (USER, KERNEL, PACKET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +43,18 @@ def settle(wanted: str | None, door: Door) -> tuple[str, str | None]:
     against = reason_against(door)
     if against is None and not stamps_work():
         against = "this system gives no receive stamps"
-    if wanted == KERNEL and against is not None:
-        raise UsageError(f"--clock kernel: {against}; use --clock user")
+    if wanted in (KERNEL, PACKET) and against is not None:
+        raise UsageError(f"--clock {wanted}: {against}; use --clock user")
+    if wanted == PACKET:
+        _may_see_packets()
+        return PACKET, None
     return (KERNEL, None) if against is None else (USER, against)
+
+
+def _may_see_packets() -> None:
+    against = reason_against_packets()
+    if against is not None:
+        raise UsageError(f"--clock packet: {against}; use --clock kernel")
 
 
 @asynccontextmanager
@@ -60,11 +75,23 @@ async def recording(
             yield Recording(Recorder(door, secrets=secrets), sleep, lambda: about)
             return
         about["recorder"] = "fast"
-        async with FastRecorder(door, clock=time.monotonic, secrets=secrets).open() as fast:
+        fast = FastRecorder(door, packet=clock == PACKET, clock=time.monotonic, secrets=secrets)
+        async with fast.open():
             yield Recording(fast, sleep, lambda: {**about, **_stamping(fast)})
 
 
 def _stamping(fast: FastRecorder) -> dict[str, Json]:
-    """`clock_jumps`: real time stepped then, in seconds from the recorder's making, and so far."""
+    """`clock_jumps`: real time stepped then, in seconds from the recorder's making, and so far.
+
+    `read_delay`: for how many seconds bytes lay before they were read, of what was read after
+    pauses; `pause` is the longest that one may be. `packets`: how many were not seen, and how many
+    exchanges for that reason have the kernel's stamps in place of arrivals.
+    """
     jumps: list[Json] = [] if fast.stamps is None else [list(jump) for jump in fast.stamps.jumps]
-    return {"clock_jumps": jumps, "unstamped_reads": fast.engine.unstamped}
+    delay = fast.engine.delay
+    return {
+        "clock_jumps": jumps,
+        "unstamped_reads": fast.engine.unstamped,
+        "read_delay": None if delay is None else {**delay},
+        "packets": fast.packets_told,
+    }

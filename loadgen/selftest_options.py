@@ -16,7 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--clock",
-        choices=("user", "kernel"),
+        choices=("user", "kernel", "packet"),
         help="default: the kernel's stamps where there are any",
     )
     parser.add_argument(

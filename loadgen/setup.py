@@ -181,8 +181,8 @@ def _cost(workload: Workload, ask: Ask) -> int:
 def _clock(args: argparse.Namespace) -> str | None:
     if not args.read:
         return str(args.clock) if args.clock else None
-    if args.clock == "kernel":
-        raise UsageError("--clock kernel: clients that read slowly go by --clock user")
+    if args.clock in ("kernel", "packet"):
+        raise UsageError(f"--clock {args.clock}: clients that read slowly go by --clock user")
     return "user"
 
 

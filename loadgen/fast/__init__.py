@@ -7,7 +7,8 @@ stay with conformance's recorder. Both give the same Captures.
 from __future__ import annotations
 
 from .pacing import Pacer
+from .packets import reason_against_packets
 from .recorder import FastRecorder, reason_against
 from .stamps import stamps_work
 
-__all__ = ["FastRecorder", "Pacer", "reason_against", "stamps_work"]
+__all__ = ["FastRecorder", "Pacer", "reason_against", "reason_against_packets", "stamps_work"]

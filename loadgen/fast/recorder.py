@@ -10,6 +10,7 @@ Connecting and sending are conformance's own; reading is the engine's.
 from __future__ import annotations
 
 import itertools
+import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -18,7 +19,7 @@ from functools import partial
 
 import trio
 
-from conformance.capture import Capture, End, How, Segment
+from conformance.capture import Capture, End, How, Json, Segment
 from conformance.connect import Dialler, Door, NotConnected, connect
 from conformance.connect.wire import Plain
 from conformance.masking import Secret, mask
@@ -27,6 +28,8 @@ from conformance.script import Exchange
 
 from . import stamps
 from .engine import Engine, Watched
+from .packets import Packets, Tapped
+from .pause import Pause
 from .stream import Stream
 
 
@@ -41,11 +44,21 @@ def reason_against(door: Door) -> str | None:
     return None
 
 
+async def addresses(door: Door) -> list[str]:
+    """Of the host that is dialled; none where nobody knows any."""
+    try:
+        found = await trio.socket.getaddrinfo(*door.dialled, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []  # connecting says why
+    return [str(address[0]) for _, _, _, _, address in found]
+
+
 class FastRecorder:
     """Records exchanges with one door; times count from the recorder's making.
 
     `kernel`: reads are timed by the kernel's stamps, else by `clock`, which is read for everything
-    else. A kernel's times need the monotonic clock.
+    else. `packet`: besides, by the packets themselves, where they were seen. Both need the
+    monotonic clock.
     """
 
     def __init__(
@@ -53,6 +66,7 @@ class FastRecorder:
         door: Door,
         *,
         kernel: bool = True,
+        packet: bool = False,
         clock: Callable[[], float] = time.monotonic,
         wall: float | None = None,
         secrets: Iterable[Secret] = (),
@@ -65,7 +79,9 @@ class FastRecorder:
         if door.login is not None:
             self.secrets = (*self.secrets, Secret("proxy:password", door.login[1].encode()))
         self.stamps = stamps.Stamps(self._origin) if kernel else None
-        self.engine = Engine(self.now, self.stamps)
+        self.engine = Engine(self.now, self.stamps, Pause(heeds=not packet))
+        self.packets: Packets | None = None  # while it is open
+        self._wants_packets = packet
         self.plain = Recorder(door, clock=clock, wall=self.wall, secrets=secrets)
         self.plain._origin = self._origin
         self.dialler: Dialler | None = None
@@ -80,18 +96,32 @@ class FastRecorder:
         """The name of the clock that reads are timed by."""
         return "user" if self.stamps is None else "kernel"
 
+    @property
+    def packets_told(self) -> dict[str, Json] | None:
+        """How many packets were not seen, and in how many exchanges that matters."""
+        if self.packets is None:
+            return None
+        return {"lost": self.packets.lost, "exchanges_by_stamps": self.packets.unknown}
+
     @asynccontextmanager
     async def open(self) -> AsyncIterator[FastRecorder]:
-        """Nothing is read before it is open."""
+        """Nothing is read before it is open. Raises OSError without the right to see packets."""
         keeper = None if self.stamps is None else stamps.keep_stamping()
         try:
+            if self._wants_packets and self.stamps is not None:
+                port, hosts = self.door.dialled[1], await addresses(self.door)
+                self.packets = Packets(port, hosts, self.stamps)
             async with trio.open_nursery() as nursery:
                 self.dialler = Dialler(self.door, nursery.start_soon)
                 nursery.start_soon(self.engine.run)
+                if self.packets is not None:
+                    nursery.start_soon(self.packets.keep_empty)
                 yield self
                 nursery.cancel_scope.cancel()
         finally:
             self.engine.close()
+            if self.packets is not None:
+                self.packets.close()
             if keeper is not None:
                 keeper.close()
 
@@ -113,6 +143,7 @@ class FastConnection:
         self.number = number
         self.ordinal = 0
         self._plain: Plain | None = None
+        self._tapped: Tapped | None = None
         self._connected_at: float | None = None
         self._over = False
 
@@ -141,6 +172,8 @@ class FastConnection:
         if end is None:
             end = stream.ended(How.NOT_CONNECTED, self._recorder.now(), "used up")
         capture = stream.capture(self._about(), end)
+        if self._tapped is not None:
+            capture = self._tapped.timed(capture)
         self.ordinal += 1
         if self._over:
             self.close()
@@ -178,6 +211,8 @@ class FastConnection:
             assert isinstance(wire, Plain)
             if recorder.stamps is not None:
                 stamps.enable(wire.raw)
+            if recorder.packets is not None:
+                self._tapped = recorder.packets.claim(wire.raw)
             self._plain, self._over = wire, False
             self._connected_at = recorder.now()
             return None
@@ -186,6 +221,8 @@ class FastConnection:
     async def _run(self, stream: Stream, plain: Plain) -> End:
         engine = self._recorder.engine
         stream.early = plain.peek()
+        if self._tapped is not None:
+            self._tapped.begin(len(stream.early), plain.waiting() or 0)
         watched = Watched(stream, plain)
         engine.watch(watched)
         try:
@@ -242,3 +279,6 @@ class FastConnection:
         if self._plain is not None:
             self._plain.close()
             self._plain = None
+        if self._tapped is not None:
+            self._tapped.close()
+            self._tapped = None
