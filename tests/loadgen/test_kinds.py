@@ -23,7 +23,7 @@ from loadgen.workload import Workload
 from tests.conformance.attacks import says
 from tests.conformance.hostile_server import JSON, Asked, Attack, framed, plain_answer
 from tests.loadgen import captures
-from tests.loadgen.playing import STEP, against, against_reference, setup
+from tests.loadgen.playing import NO_CHECKS, STEP, against, against_reference, setup
 from tests.loadgen.rows import row
 from tests.loadgen.test_reload import text
 
@@ -52,7 +52,7 @@ def test_a_plain_load_has_an_end_and_no_first_token() -> None:
 
 
 def test_a_share_is_plain_and_stands_apart() -> None:
-    result = against_reference(*LOAD, "--plain", "40%", "--slo", "ttft:p50<1s").result
+    result = against_reference(*LOAD, *NO_CHECKS, "--plain", "40%", "--slo", "ttft:p50<1s").result
     kinds = {each.name: each.books.sent for each in result.strata if each.kind == "answer"}
     assert set(kinds) == {"plain", "streamed"}
     assert 0 < kinds["plain"] < 13
@@ -164,7 +164,9 @@ def test_a_completion_begins_with_the_prefix_too() -> None:
 
 
 def test_the_first_of_a_group_is_told_from_those_after_it() -> None:
-    result = against_reference(*LOAD, "--prefix", "100%:20:3").result
+    result = against_reference(
+        *LOAD, *NO_CHECKS, "--prefix", "100%:20:3", "--tokenizer", "words"
+    ).result
     kinds = {each.name: each.books.sent for each in result.strata if each.kind == "prefix"}
     assert kinds == {"first of its prefix": 3, "later of its prefix": 17}
 
@@ -219,7 +221,7 @@ def test_every_unit_is_of_one_part_by_weight(mix: Path) -> None:
 
 def test_figures_are_told_for_each_part(mix: Path) -> None:
     words = ("--rate", "20", "--requests", "16", "--mix", str(mix), "--tokenizer", "words")
-    result = against_reference(*words).result
+    result = against_reference(*words, *NO_CHECKS).result
     parts = {each.name: each.books for each in result.strata if each.kind == "part"}
     assert set(parts) == {"chat", "batch", "asked"}
     assert sum(each.scheduled for each in parts.values()) == result.summary.books.scheduled

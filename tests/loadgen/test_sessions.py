@@ -20,10 +20,11 @@ from loadgen.reload import loads
 from loadgen.workload import Place, Workload
 from tests.conformance.attacks import says
 from tests.conformance.hostile_server import EVENTS, Asked, Attack, framed, head, stream_answer
-from tests.loadgen.playing import Ran, against, against_reference, setup
+from tests.loadgen.playing import NO_CHECKS, Ran, against, against_reference, setup
 from tests.loadgen.test_reload import text
 
-TWO = ("--rate", "5", "--requests", "4", "--turns", "3", "--think", "2")
+TWO = ("--rate", "5", "--requests", "4", "--turns", "3", "--think", "2", "--output-tokens", "8",
+       *NO_CHECKS)  # fmt: skip
 
 
 def numbered() -> Any:
@@ -100,8 +101,9 @@ def test_a_failed_turn_ends_its_session_and_the_books_say_what_was_not_reached()
 
 def test_who_leaves_between_turns_asks_no_more() -> None:
     ran = against_reference(
-        "--rate", "5", "--requests", "20", "--turns", "3", "--leave", "20%:between"
-    )
+        "--rate", "5", "--requests", "20", "--turns", "3", "--leave", "20%:between",
+        "--output-tokens", "4", *NO_CHECKS,
+    )  # fmt: skip
     rows = ran.result.rows
     left = [row for row in rows if row.client == "leave between" and row.fate is Fate.COMPLETE]
     assert left
