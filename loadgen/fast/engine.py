@@ -223,7 +223,7 @@ class Engine:
             self._epoll.modify(self._calm.fileno(), _ONCE)
 
     def _read(self, watched: Watched, now: float) -> None:
-        """`now`: just before, or a few reads ago."""
+        """`now`: just before, or a few reads ago; long ago, where the process was stopped since."""
         stream = watched.stream
         try:
             data, ancillary, _, _ = watched.read(READ_SIZE, ROOM)
@@ -238,10 +238,7 @@ class Engine:
         emptied: int = len(data) < READ_SIZE  # a short read is all that there was
         at = None if self._stamps is None else self._stamps.at(ancillary)
         if at is None or at > now + JUMP:
-            if self._stamps is not None and at is None:
-                self.unstamped += 1
-                emptied = UNSAID
-            at = self._now()
+            at, emptied = self._plausible(at, emptied)
         if watched.last is not None:
             self._note(watched, watched.last, at)
         if not emptied:
@@ -253,6 +250,16 @@ class Engine:
             self.check(watched)
         if self._timer is not None and watched.last is None and stream.is_calm:
             self._soothe(watched, at)
+
+    def _plausible(self, at: float | None, emptied: int) -> tuple[float, int]:
+        """The stamp, unless there is none or it lies ahead: then the time now, which is a bound."""
+        now = self._now()
+        if at is not None and at <= now + JUMP:
+            return at, emptied
+        if self._stamps is None:
+            return now, emptied
+        self.unstamped += at is None
+        return now, UNSAID
 
     def _note(self, watched: Watched, last: float, at: float) -> None:
         """When these bytes had come, and how long after the last ones."""

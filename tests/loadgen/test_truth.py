@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 
 from loadgen.fast import stamps_work
+from loadgen.fast.engine import Engine
+from loadgen.fast.stamps import Stamps
+from loadgen.fast.stream import UNSAID
 from loadgen.selftest import outside
 from tests.benchmarks.truth import starve
 
+LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="epoll")
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
@@ -25,3 +30,17 @@ def test_a_starved_client_is_limited_and_no_value_of_it_is_wrong() -> None:
     times = tried.errors.instants
     assert len(times) > 1000
     assert 0 < sum(not error.is_value for error in times) < len(times)
+
+
+@LINUX
+@pytest.mark.parametrize(
+    ("stamp", "taken", "emptied"),
+    [(4.9, 4.9, True), (5.0005, 5.0005, True), (9.0, 5.0, UNSAID), (None, 5.0, UNSAID)],
+)
+def test_a_stamp_is_held_against_the_time_now_and_what_is_not_one_is_a_bound(
+    stamp: float | None, taken: float, emptied: int
+) -> None:
+    """Whoever was stopped after it looked at its clock reads stamps that are later than that."""
+    engine = Engine(lambda: 5.0, Stamps(0.0))
+    assert engine._plausible(stamp, True) == (taken, emptied)
+    engine.close()
