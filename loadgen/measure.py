@@ -151,7 +151,7 @@ def _measured(row: Row, played: Played, capture: Capture, reading: Reading) -> R
         for chunk, moment in zip(reading.chunks, moments(reading), strict=True)
         if moment is not None
     ]
-    texts = [(chunk, moment) for chunk, moment in timed if any(c.carries for c in chunk.choices)]
+    texts = [(chunk, moment) for chunk, moment in timed if _has_text(chunk)]
     choices = [moment.at for chunk, moment in timed if chunk.choices]
     connecting = _connecting(played, capture)
     usage = _usage(reading)
@@ -181,6 +181,11 @@ def _measured(row: Row, played: Played, capture: Capture, reading: Reading) -> R
         earliest=_earliest([moment for _, moment in texts]),
         ended=capture.end.at,
     )
+
+
+def _has_text(chunk: Chunk) -> bool:
+    """A chunk with a pattern has one: that is what patterns are of."""
+    return chunk.pattern is not None or any(choice.carries for choice in chunk.choices)
 
 
 def _earliest(texts: Sequence[Moment]) -> tuple[float, ...]:
@@ -218,8 +223,8 @@ def _usage(reading: Reading) -> Json:
     if reading.document is not None:
         usage = member(reading.document.value, "usage")
         return usage if isinstance(usage, dict) else None
-    found = [chunk.usage for chunk in reading.chunks if chunk.kind is Kind.CHUNK]
-    return next((usage for usage in reversed(found) if isinstance(usage, dict)), None)
+    found = (chunk.usage for chunk in reversed(reading.chunks) if chunk.kind is Kind.CHUNK)
+    return next((usage for usage in found if isinstance(usage, dict)), None)
 
 
 def _count(usage: Json, key: str) -> int | None:

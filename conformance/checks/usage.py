@@ -246,7 +246,9 @@ def usage_under_count(reading: Reading) -> Findings:
         yield Abstain("not-recorded", "no closing usage")
         return
     lives = expected(reading)
-    pieces = sum(_costs(choice) for life in lives for _, choice in life.pieces)
+    # What an outline leaves out has text, so whatever costs nothing is still there.
+    free = sum(not _costs(choice) for life in expected(short) for _, choice in life.pieces)
+    pieces = sum(len(life.pieces) for life in lives) - free
     chunk, limit = closing[-1][1], limit_of(reading)
     cut = len(lives) == 1 == reading.n and finish_of(lives[0]) == "length"
     total = closing[-1][2].get("total_tokens")
@@ -263,9 +265,12 @@ def usage_under_count(reading: Reading) -> Findings:
 
 def _costs(choice: Choice) -> bool:
     """Text of any kind. A call's id and name may be the server's own words, its arguments not."""
-    if isinstance(choice.content, str) and choice.content != "":
-        return True  # as nearly every one does
-    strings = (choice.reasoning, choice.refusal, *(t.arguments for t in choice.tools))
+    strings = (
+        choice.content,
+        choice.reasoning,
+        choice.refusal,
+        *(t.arguments for t in choice.tools),
+    )
     return any(isinstance(each, str) and each != "" for each in strings)
 
 
