@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from random import Random
 
 from conformance.capture import Json
@@ -23,8 +22,9 @@ from loadgen.clients import NOBODY, ORDINARY, Client, Clients, Draw
 from loadgen.lengths import Length
 from loadgen.parts import INPUT, NO_WAIT, OUTPUT, Part, Prefix, Retry
 from loadgen.prompts import Conversation, Prompt
-from loadgen.spelling import OPENING, PLAIN_WORDS, Spelling, mark_of
+from loadgen.spelling import PLAIN_WORDS, Spelling, mark_of
 from loadgen.traces import Arrival
+from loadgen.turns import Turn, given, prefix_of, talk
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +70,6 @@ class Unit:
     turns: int = 1
     group: int | None = None
     streams: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    """What a user says next; `messages` None for a bare text."""
-
-    messages: list[Json]
-    text: str | None
-    wanted: int | None
-    limit: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +225,7 @@ class Workload:
             place.attempt,
         )
 
-    def _turn(self, unit: Unit, turn: int, mark: str | None) -> _Turn:
+    def _turn(self, unit: Unit, turn: int, mark: str | None) -> Turn:
         index = self.index(Place(unit.number, turn))
         rng = Random(f"{self.seed}:request:{index}")
         part = unit.part
@@ -245,22 +235,22 @@ class Workload:
             wanted = wanted if arrival.input_tokens is None else arrival.input_tokens
             limit = limit if arrival.output_tokens is None else max(1, arrival.output_tokens)
         if part.prompts:
-            return _given(part, unit, turn, limit)
+            return given(part, unit.number, turn, limit)
         words = self.spelling.text(rng, wanted - self.spelling.constant)
         # Behind the mark no two prompts share anything that a cache could know.
         marked = [] if turn else [f"[{mark}]"]
         text = " ".join([*marked, *([words] if words else [])])
-        return _Turn([{"role": "user", "content": text}], text, wanted, limit)
+        return Turn([{"role": "user", "content": text}], text, wanted, limit)
 
     def _shared(self, unit: Unit) -> tuple[str, int] | None:
         """The prefix of the unit's group, and its tokens."""
         if unit.group is None or unit.part.prefix is None:
             return None
         name = f"{self.seed}:prefix:{unit.part.name or ''}:{unit.group}"
-        return _prefix(name, unit.part.prefix.tokens, self.spelling)
+        return prefix_of(name, unit.part.prefix.tokens, self.spelling)
 
     def _member(
-        self, turns: Sequence[_Turn], shared: tuple[str, int] | None, said: Sequence[str]
+        self, turns: Sequence[Turn], shared: tuple[str, int] | None, said: Sequence[str]
     ) -> dict[str, Json]:
         """The prompt as the API spells it."""
         if self.api != CHAT:
@@ -269,43 +259,7 @@ class Workload:
         system: list[Json] = []
         if shared is not None:
             system = [{"role": "system", "content": shared[0]}]
-        return {"messages": [*system, *_talk(turns, said)]}
-
-
-def _talk(turns: Sequence[_Turn], said: Sequence[str]) -> Iterator[Json]:
-    for number, turn in enumerate(turns):
-        yield from turn.messages
-        if number < min(len(said), len(turns) - 1):
-            yield {"role": "assistant", "content": said[number]}
-
-
-def _given(part: Part, unit: Unit, turn: int, limit: int) -> _Turn:
-    """From the file: a turn of the unit's conversation, or one prompt after another."""
-    prompt = part.prompts[unit.number % len(part.prompts)]
-    if isinstance(prompt, Conversation):
-        text = prompt.asked[turn]
-        own = prompt.limit(turn) if part.by_answers else None
-        system: list[Json] = []
-        if prompt.system is not None and not turn:
-            system = [{"role": "system", "content": prompt.system}]
-        messages: list[Json] = [*system, {"role": "user", "content": text}]
-        return _Turn(messages, text, None, own or limit)
-    if turn:
-        prompt = part.prompts[(unit.number * part.most_turns + turn) % len(part.prompts)]
-    if isinstance(prompt, Conversation):
-        prompt = prompt.asked[0]
-    if isinstance(prompt, str):
-        return _Turn([{"role": "user", "content": prompt}], prompt, None, limit)
-    return _Turn(prompt if isinstance(prompt, list) else [], None, None, limit)
-
-
-@lru_cache(maxsize=1024)
-def _prefix(name: str, length: Length, spelling: Spelling) -> tuple[str, int]:
-    """A word that is always the same comes first: the others all have a space before them."""
-    rng = Random(name)
-    tokens = length.draw(rng)
-    words = spelling.text(rng, tokens - 1 - spelling.prefix)
-    return " ".join([OPENING, *([words] if words else [])]), tokens
+        return {"messages": [*system, *talk(turns, said)]}
 
 
 def _sum(wanted: Sequence[int | None]) -> int | None:

@@ -128,6 +128,17 @@ def test_an_interruption_keeps_the_books_of_sessions() -> None:
     assert books.sent == len(ran.asked)
 
 
+def test_sessions_that_were_begun_in_time_are_played_to_their_end() -> None:
+    """Three turns with two seconds between them; after five seconds nobody begins another one."""
+    ran = against(numbered(), "--concurrency", "1", "--duration", "5", "--turns", "3",
+                  "--think", "2")  # fmt: skip
+    starts = [row.intended - ran.result.rows[0].intended for row in ran.result.rows]
+    assert starts == pytest.approx([0, 2, 4, 4, 6, 8], abs=0.01)
+    assert ran.outcomes == {"complete": 6}
+    assert ran.result.summary.window.seconds == pytest.approx(5.0)
+    assert ran.result.summary.measured.scheduled == 4
+
+
 def test_limits_of_ours_drop_what_is_left_of_a_session() -> None:
     ran = against(numbered(), "--concurrency", "1", "--requests", "3", "--turns", "3",
                   "--max-requests", "4")  # fmt: skip
