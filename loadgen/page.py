@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from conformance.report.escape import excerpt, html
-from loadgen import console, provenance
+from loadgen import asked, console, provenance, strata
 from loadgen.compare import Change
 from loadgen.compare_console import Comparison, shown_row
 from loadgen.formulas import METRICS
@@ -88,6 +88,7 @@ def _run(result: Result, name: str) -> Iterator[str]:
     for line in _lines(result):
         yield f"<p>{html(line)}</p>\n"
     yield _latencies(result)
+    yield _table(strata.HEAD, strata.table(result.strata, console.ms))
     yield _table(["clients", "sent", "whole", "left", "failed"], _clients(result))
     yield _table(["failed", "", "", "told"], _failures(result))
     yield _table(["check", "verdict", "in", "first"], _checks(result))
@@ -102,6 +103,7 @@ def _lines(result: Result) -> Iterator[str]:
     yield from (f"not valid: {each.reason}: {each.detail}" for each in result.doubts)
     yield from (console.objective(each) for each in result.judged)
     yield from console.rates(result)
+    yield from asked.lines(result.lengths, result.load.get("input_tokens_by"))
     yield from provenance.lines(result)
     if result.served is not None:
         yield from told_by_server(result.served, result.rows)

@@ -108,6 +108,22 @@ def lines(found: Sequence[Stratum], ms: Callable[[float | None], str]) -> Iterat
         yield f"{each.kind}, {terminal(each.name)}: {counts}, {', '.join(told)} ms"
 
 
+HEAD = ("ms", "scheduled", "whole", "failed", "ttft p50", "ttft p99", "tpot p50", "e2e p50")
+
+
+def table(found: Sequence[Stratum], ms: Callable[[float | None], str]) -> list[list[str]]:
+    """A row each, under HEAD, for a page."""
+    shown = (("ttft", 0.5), ("ttft", 0.99), ("tpot", 0.5), ("e2e", 0.5))
+    return [
+        [
+            f"{each.kind}: {each.name}",
+            *map(str, (each.books.scheduled, each.books.succeeded, each.books.failed)),
+            *(_at(each, metric, q, ms) for metric, q in shown),
+        ]
+        for each in found
+    ]
+
+
 def _at(each: Stratum, metric: str, q: float, ms: Callable[[float | None], str]) -> str:
     return next((ms(one.value) for one in each.metrics[metric].quantiles if one.q == q), "")
 

@@ -13,6 +13,7 @@ from loadgen.lengths import Length
 from loadgen.measure import Row, row_from
 from loadgen.mixes import load_mix
 from loadgen.outcome import Fate
+from loadgen.page import parts as parts_of_page
 from loadgen.parts import Part, Prefix, parse_prefix
 from loadgen.played import Played
 from loadgen.reload import loads
@@ -228,6 +229,9 @@ def test_figures_are_told_for_each_part(mix: Path) -> None:
     assert (result.summary.books.failed, result.exit) == (0, 0)
     assert {row.part: row.streams for row in result.rows}["batch"] is False
     assert loads("".join(text(result)), "x")[0].strata == result.strata
+    page = "".join(parts_of_page([result], ["run"]))
+    assert "<td>part: batch</td>" in page
+    assert "prompt tokens: " in page
 
 
 @pytest.mark.parametrize(
