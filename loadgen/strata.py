@@ -32,7 +32,7 @@ def strata(rows: Sequence[Row], measured: Sequence[Row]) -> tuple[Stratum, ...]:
     """Only kinds that tell something apart. `rows`: all; `measured`: those of the window."""
     first = _first_of_groups(rows)
     ordinary = [row for row in measured if row.client is None]
-    retried = any(row.attempt for row in rows)
+    impatient = {row.client for row in rows if row.attempt}
     found = [
         *_of("part", ordinary, lambda row: row.part),
         *_of("turn", ordinary, _turn),
@@ -40,7 +40,7 @@ def strata(rows: Sequence[Row], measured: Sequence[Row]) -> tuple[Stratum, ...]:
         *_of("prefix", [r for r in ordinary if not r.turn], lambda row: _place(row, first)),
         *_of("answer", ordinary, lambda row: "streamed" if row.streams else "plain"),
         # Only clients that leave ask again, and they are no ordinary ones.
-        *_of("attempt", measured if retried else (), lambda row: f"attempt {row.attempt + 1}"),
+        *_of("attempt", [r for r in measured if r.client in impatient], _attempt),
     ]
     kinds = [each.kind for each in found]
     return tuple(each for each in found if kinds.count(each.kind) > 1)
@@ -72,6 +72,10 @@ def _turn_number(row: Row) -> str | None:
     if row.turn is None or row.turn >= TURNS_APART:
         return None
     return f"turn {row.turn + 1}"
+
+
+def _attempt(row: Row) -> str:
+    return f"attempt {row.attempt + 1}"
 
 
 _NONE, _FIRST, _LATER = "no shared prefix", "first of its prefix", "later of its prefix"

@@ -17,10 +17,12 @@ from loadgen.outcome import Fate
 from loadgen.parts import parse_retry, parse_turns
 from loadgen.progress import show
 from loadgen.reload import loads
+from loadgen.strata import strata
 from loadgen.workload import Place, Workload
 from tests.conformance.attacks import says
 from tests.conformance.hostile_server import EVENTS, Asked, Attack, framed, head, stream_answer
 from tests.loadgen.playing import NO_CHECKS, Ran, against, against_reference, setup
+from tests.loadgen.rows import row
 from tests.loadgen.test_reload import text
 
 TWO = ("--rate", "5", "--requests", "4", "--turns", "3", "--think", "2", "--output-tokens", "8",
@@ -107,8 +109,8 @@ def test_who_leaves_between_turns_asks_no_more() -> None:
     rows = ran.result.rows
     left = [row for row in rows if row.client == "leave between" and row.fate is Fate.COMPLETE]
     assert left
-    for row in left:
-        later = [r for r in rows if r.index // 3 == row.index // 3 and r.index > row.index]
+    for one in left:
+        later = [r for r in rows if r.index // 3 == one.index // 3 and r.index > one.index]
         assert {each.fate for each in later} <= {Fate.CANCELLED}
     books = ran.result.summary.books
     assert books.scheduled == 60 == books.sent + books.cancelled
@@ -200,6 +202,13 @@ def test_who_is_out_of_patience_asks_again_and_is_felt_from_the_first_start() ->
     assert felt == pytest.approx(2 * 2.5, abs=0.01)
     books = ran.result.summary.books
     assert (books.scheduled, books.sent, books.succeeded, books.failed) == (3, 3, 1, 0)
+
+
+def test_attempts_are_those_of_clients_who_ask_again() -> None:
+    rows = [row(0, 0.0), row(2, 1.0, client="leave patience")]
+    rows += [row(3, 2.0, client="leave patience", attempt=1, wanted=1.0)]
+    assert [each.books.sent for each in strata(rows, rows)] == [1, 1]
+    assert strata(rows[:2], rows[:2]) == ()
 
 
 def test_nobody_asks_more_often_than_said() -> None:
