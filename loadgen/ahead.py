@@ -27,17 +27,16 @@ class Ahead:
         while self._may(until):
             self._add()
 
-    def next(self, until: float) -> Step:
-        """The next one; and one is made for those behind it, unless that moment is over.
+    def one_more(self, until: float) -> None:
+        """One alone, unless that moment is over: whoever reads the answers must have a turn."""
+        if self._may(until):
+            self._add()
 
-        One alone: whoever reads the answers must have a turn.
-        """
+    def next(self) -> Step:
         if not self._waiting:
             self._add()
         step = self._waiting.popleft()
         self._held -= _size(step)
-        if self._may(until):
-            self._add()
         return step
 
     def _may(self, until: float) -> bool:

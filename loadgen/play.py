@@ -26,6 +26,7 @@ from loadgen.played import Played
 
 LEAD = 0.05  # seconds between the call and the start of the load
 TICK = 0.02  # seconds between two looks at how late the timer wakes
+TOGETHER = 16  # requests that are begun in a row
 SPARE = 0.0005  # seconds before a send in which nothing else is begun
 
 
@@ -137,15 +138,15 @@ class Player:
     # -- open loop -------------------------------------------------------------------------------
 
     async def _open(self, load: Open) -> None:
-        start, due, wanted = self.offered.start, 0, load.numbered
+        start, due, wanted, together = self.offered.start, 0, load.numbered, 0
         self.offered.end = start + load.seconds
         ahead = Ahead(self._course.first, [unit for unit, _ in wanted], self._recorder.now)
         try:
             async with trio.open_nursery() as nursery:
                 ahead.fill(start - SPARE)
                 for unit, offset in wanted:
-                    step = ahead.next(start + offset - SPARE)
-                    await self._until(start + offset)
+                    step = ahead.next()
+                    together = await self._due(start + offset, ahead, together)
                     due += 1
                     self._begin(nursery, unit, start + offset, step)
                 await self._until(self.offered.end)
@@ -178,6 +179,19 @@ class Player:
         """Nothing of the unit was sent."""
         for index in self._course.never(unit):
             self._take(Played(index, intended, unsent=fate))
+
+    async def _due(self, moment: float, ahead: Ahead, together: int) -> int:
+        """What is due already is begun at once, up to TOGETHER in a row, before anybody else has a
+        turn: how many by now. Else what was begun goes out first, and then there is time.
+        """
+        now = self._recorder.now()
+        if now >= moment and together < TOGETHER:
+            return together + 1
+        if now < moment - SPARE:
+            await trio.lowlevel.checkpoint()
+            ahead.one_more(moment - SPARE)
+        await self._until(moment)
+        return 0
 
     async def _until(self, moment: float) -> None:
         """Absolute, so that nothing drifts."""

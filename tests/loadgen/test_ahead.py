@@ -36,7 +36,9 @@ def test_steps_come_in_order_whether_or_not_they_were_made_before() -> None:
         making = Making()
         ahead = making.ahead(200)
         ahead.fill(until)
-        assert [ahead.next(until).index for _ in range(200)] == list(range(200))
+        for index in range(200):
+            assert ahead.next().index == index
+            ahead.one_more(until)
         assert making.made == 200
 
 
@@ -45,9 +47,9 @@ def test_none_is_begun_after_the_moment_and_one_at_a_time_before_it() -> None:
     ahead = making.ahead(200)
     ahead.fill(5.0)
     assert making.made == 5
-    ahead.next(making.now)
+    ahead.one_more(making.now)
     assert making.made == 5
-    ahead.next(making.now + 10)
+    ahead.one_more(making.now + 10)
     assert making.made == 6
 
 
@@ -60,7 +62,8 @@ def test_what_waits_is_bounded_by_number_and_by_size() -> None:
     ahead.fill(1e9)
     assert large.made == 4
     for _ in range(20):
-        ahead.next(1e9)
+        ahead.next()
+        ahead.one_more(1e9)
     assert large.made == 24
 
 
