@@ -116,8 +116,10 @@ def add_workload(parser: argparse.ArgumentParser) -> None:
         help=f"tokens of the prompt as usage counts them, template included: {LENGTH} (128 words)",
     )  # fmt: skip
     group.add_argument(
-        "--output-tokens", metavar="SPEC", help=f"max_tokens of each request: {LENGTH} (64)"
-    )
+        "--output-tokens", metavar="SPEC",
+        help=f"max_tokens of each request: {LENGTH} (64; of conversations in a file 4/3 of the "
+        "words of its answers)",
+    )  # fmt: skip
     group.add_argument(
         "--tokenizer", metavar="HOW",
         help="how a prompt comes to its tokens: auto (the endpoint's /tokenize, else usage), "
