@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+import trio
 
 from conformance.errors import TargetError
 from loadgen.frames import Failed, Frame, Go, Order, Plan, Ready, Snapshot
@@ -12,6 +13,7 @@ from loadgen.outcome import Fate
 from loadgen.preflight import Endpoint
 from loadgen.shard import run_shard
 from loadgen.sharded import plans_of
+from loadgen.team import team
 from tests.conformance.attacks import says
 from tests.conformance.hostile_server import EVENTS, Asked, Attack, head, stream_answer
 from tests.loadgen import playing
@@ -172,6 +174,15 @@ def test_without_all_workers_nothing_is_sent(
     assert isinstance(error, TargetError)
     assert str(error) == why
     assert {each.method for each in numbers} == {"GET"}
+
+
+def test_what_is_raised_beside_a_team_is_raised_as_it_is() -> None:
+    async def main() -> None:
+        async with team([]):
+            raise TargetError("nobody")
+
+    with pytest.raises(TargetError, match="nobody"):
+        trio.run(main)
 
 
 # -- one worker, without a team --------------------------------------------------------------------
