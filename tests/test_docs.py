@@ -20,6 +20,7 @@ import pytest
 from loadgen.formulas import METRICS
 from loadgen.summary import GOODPUT, RATES
 from loadgen.trust import REASONS
+from tests.benchmarks.experiments import rendered
 from tests.demo import serving
 from tests.test_architecture import FENCES, OURS, STANDALONE
 
@@ -111,6 +112,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "tap": benchmark("tap"),
     "slow-readers": benchmark("slow_readers"),
     "server-cost": benchmark("server_cost"),
+    "experiments-engine": lambda: rendered("engine"),
+    "experiments-llama": lambda: rendered("llama"),
 }
 
 

@@ -135,6 +135,8 @@ def _load(shot: Shot) -> dict[str, Json]:
         "failed": result.failed,
         "valid": result.valid,
         "clock": result.load.get("clock"),
+        "chunks": sum(len(row.token_times) for row in result.rows),
+        "chunk_times_that_are_bounds": sum(row.bounds or 0 for row in result.rows),
     }
 
 

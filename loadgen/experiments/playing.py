@@ -126,7 +126,7 @@ class Playing:
 
 
 def _interrupted(shot: Shot, setup: Setup) -> bool:
-    """Also while the requests alone were asked: then all was played, and nothing is said of them."""
+    """Also while the requests alone were asked: then nothing is said of them."""
     return not shot.result.complete or (setup.solo is not None and shot.result.solo is None)
 
 
