@@ -132,6 +132,11 @@ def test_the_server_lists_its_faults_from_another_folder(commands: Path, tmp_pat
     assert "sse.bom" in run(commands / "reference-server", "--list-faults", cwd=tmp_path)
 
 
+def test_the_experiments_are_read_from_inside_the_package(commands: Path, tmp_path: Path) -> None:
+    listed = run(commands / "loadgen", "experiment", "list", cwd=tmp_path)
+    assert "slow-readers\n" in listed
+
+
 def test_loadgen_says_in_one_line_what_it_cannot_reach(commands: Path, tmp_path: Path) -> None:
     words = [str(commands / "loadgen"), "run", "http://127.0.0.1:1/v1", "--rate", "1"]
     words += ["--requests", "1"]

@@ -302,12 +302,13 @@ def test_absorbed_is_what_comes_at_once_when_reading_begins() -> None:
 def test_buffers_say_whether_the_server_stopped() -> None:
     control = shot("control", [row(0, 0.0, ttft=1.0, chunks=10, gap=1.0)],
                    captures={0: capture((1000, 1.0))})  # fmt: skip
-    made = [level(0.0, 0, generated_tokens=5.0), level(40.0, 1, generated_tokens=9.0)]
+    counted = ((0.0, 5.0), (40.0, 9.0), (60.0, 30.0))  # it goes on once it is read
+    made = [level(at, 1, generated_tokens=tokens) for at, tokens in counted]
     reader = row(0, 0.0, client="reader", completion_tokens=10)
     stopped = shot("never", [reader], samples=made, captures={0: capture((300, 50.0), (900, 53.0))})
     found = line(buffers([control, stopped], {}), 1)
     assert (found["absorbed"], found["bytes"], found["share"]) == (300, 900, pytest.approx(1 / 3))
     assert (found["made"], found["stopped"]) == (4, "yes")
-    late = [*made, level(49.0, 1, generated_tokens=15.0)]
+    late = [*made[:2], level(49.0, 1, generated_tokens=15.0)]
     whole = shot("never", [reader], samples=late, captures={0: capture((900, 50.0))})
     assert line(buffers([control, whole], {}), 1)["stopped"] == "no: all of it was made"
