@@ -87,9 +87,10 @@ def test_costs_stand_between_the_separators(ids: Sequence[int], costs: Any) -> N
 
 
 class Tokenizer:
-    """A word has as many tokens as SEVERAL says, any other character is one."""
+    """A word has as many tokens as `costs` say, any other character is one."""
 
-    costs: Mapping[str, int] = dict(zip(WORDS, SEVERAL, strict=True))
+    def __init__(self, costs: Sequence[int] = SEVERAL) -> None:
+        self.costs = dict(zip(WORDS, costs, strict=True))
 
     def ids(self, text: str) -> list[int]:
         found: list[int] = []
@@ -129,9 +130,9 @@ def test_who_only_counts_is_asked_for_each_word() -> None:
     assert trio.run(costs_by_counts, count) == SEVERAL
 
 
-def server(tokenize: str | None = None, usage: bool = True) -> Any:
+def server(tokenize: str | None = None, usage: bool = True, costs: Sequence[int] = SEVERAL) -> Any:
     """Counts in /tokenize ("ids", "count" or not at all) and in its usage."""
-    tokenizer = Tokenizer()
+    tokenizer = Tokenizer(costs)
 
     def choose(asked: Asked) -> Attack | None:
         if asked.body is None:
@@ -177,6 +178,13 @@ def test_without_it_usage_says_what_a_word_costs_on_the_average() -> None:
     found = ran.result.lengths
     assert found is not None
     assert (found.n, abs(found.median) < 8, found.most < 40) == (20, True, True)
+
+
+def test_where_every_word_is_a_token_usage_is_enough_to_be_exact() -> None:
+    ran = against(server(costs=[1] * len(WORDS)), *LOAD, "--prefix", "50%:30:2")
+    assert off(ran) == [0] * 20
+    assert {row.group for row in ran.result.rows} == {None, 0, 1}
+    assert ran.result.load["input_tokens_by"] == BY_USAGE
 
 
 def test_without_usage_a_word_is_a_token_and_the_report_says_so() -> None:
