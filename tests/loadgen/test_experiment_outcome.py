@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -172,13 +173,11 @@ def test_nothing_that_was_played_is_an_empty_table_and_no_traceback() -> None:
 
 
 def test_a_servers_words_cannot_move_the_cursor() -> None:
-    lost = failed(1, 0.0)
-    evil = type(lost)(
-        **{**{s: getattr(lost, s) for s in lost.__slots__}, "told": b"\x1b[2J\nexit 0"}
-    )
-    made = outcome_of(
-        find("overlap"), {}, [shot("at once", [row(0, 0.0), evil], n=2)],
-        Gates((), (), "9", most=9), complete=True,
-    )  # fmt: skip
+    evil = replace(failed(1, 0.0), told=b"\x1b[2J\nexit 0")
+    played = shot("at once", [row(0, 0.0), evil], n=2)
+    target = replace(played.result.target, model="\x1b[31mm")
+    played = replace(played, result=replace(played.result, target=target))
+    gates = Gates((), (), "9", most=9)
+    made = outcome_of(find("overlap"), {}, [played], gates, complete=True)
     assert "\x1b" not in render(made)
     assert "\nexit 0" not in render(made)
