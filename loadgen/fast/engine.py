@@ -34,7 +34,9 @@ from .stream import FOREVER, UNSAID, Stream
 AT_ONCE = 64  # sockets of one look at the descriptor
 SLICE = 0.0005  # seconds after which the other tasks have their turn
 SPARE = 1024  # entries of ended streams that the heap may hold besides
-_ONCE = 0x1 | 1 << 30  # EPOLLIN | EPOLLONESHOT; `select` has the names on Linux alone
+# EPOLLIN with EPOLLONESHOT, EPOLLET; `select` has the names on Linux alone. A socket of which we
+# took all need not be asked again: the edge saves the kernel that.
+_ONCE, _EDGE = 0x1 | 1 << 30, 0x1 | 1 << 31
 
 
 @dataclass(slots=True)
@@ -236,13 +238,14 @@ class Engine:
             self._finish(watched, stream.ended(How.CLOSED, self._now()))
             return
         emptied: int = len(data) < READ_SIZE  # a short read is all that there was
+        if not emptied and watched.last is not None:
+            self._unread = True
+            self._calm.modify(watched.number, _EDGE)
         at = None if self._stamps is None else self._stamps.at(ancillary)
         if at is None or at > now + JUMP:
             at, emptied = self._plausible(at, emptied)
         if watched.last is not None:
             self._note(watched, watched.last, at)
-        if not emptied:
-            self._unread = True
         said = stream.take(data, at, emptied)
         if isinstance(said, End):
             self._finish(watched, said)
@@ -275,7 +278,7 @@ class Engine:
         """From here on it is looked at after pauses; its end is seen at once all the same."""
         if self._watched.get(watched.number) is watched:
             self._epoll.modify(watched.number, select.EPOLLRDHUP)
-            self._calm.register(watched.number, select.EPOLLIN)
+            self._calm.register(watched.number, _EDGE)
             watched.last = at
 
     # -- clocks ------------------------------------------------------------------------------------

@@ -143,6 +143,33 @@ def test_one_look_serves_several_streams_and_every_event_has_its_own_time(
         assert sum(own) >= len(times) - 2  # the head and the end are no events
 
 
+@pytest.mark.skipif(not stamps_work(), reason="this system gives no receive stamps")
+def test_an_event_of_many_reads_comes_whole() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    large = framed_chunk(b"data: " + b"x" * 1_000_000 + b"\n\n")
+
+    def serve() -> None:
+        with listener, listener.accept()[0] as ours:
+            ours.recv(65536)
+            for piece in (head(EVENTS, CHUNKED), *(framed_chunk(TOKEN),) * (SETTLED + 1)):
+                ours.sendall(piece)
+                time.sleep(0.01)
+            ours.sendall(large + b"0\r\n\r\n")
+
+    async def main() -> Capture:
+        recorder = FastRecorder(Door("127.0.0.1", listener.getsockname()[1]))
+        with trio.fail_after(20):
+            async with recorder.open(), recorder.connection() as connection:
+                return await connection.exchange(SCRIPT)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    capture = trio.run(main)
+    thread.join()
+    assert capture.received.endswith(large + b"0\r\n\r\n")
+    assert not all(read.emptied for read in capture.reads)
+
+
 def test_events_of_one_stream_that_come_closer_shorten_the_pause() -> None:
     engine = Engine(lambda: 0.0, Stamps(0.0))
     ours, theirs = socket.socketpair()
