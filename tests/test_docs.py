@@ -112,6 +112,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "tap": benchmark("tap"),
     "slow-readers": benchmark("slow_readers"),
     "server-cost": benchmark("server_cost"),
+    "truth": benchmark("truth"),
+    "send-accuracy": benchmark("send_accuracy"),
     "experiments-engine": lambda: rendered("engine"),
     "experiments-llama": lambda: rendered("llama"),
 }
