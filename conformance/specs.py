@@ -181,6 +181,7 @@ def is_published(case: Case) -> bool:
     return Path(case.file).parent == specs_dir() / "cases"
 
 
+@cache
 def load_profile(name: str) -> Profile:
     """A published profile by its name. Raises UsageError for an unknown name."""
     folder = specs_dir() / "profiles"
