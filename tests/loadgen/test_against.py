@@ -27,7 +27,7 @@ from loadgen.versions import version
 from tests.loadgen.playing import STEP, reference, virtually
 from tests.loadgen.rows import row
 
-LOAD = ("--rate", "20", "--requests", "8", "--output-tokens", "6", "--arrivals", "poisson")
+LOAD = ("--rate", "20", "--requests", "5", "--output-tokens", "6", "--arrivals", "poisson")
 QUIET = ("--checks", "none", "--metrics", "none")
 PAIRS = 6
 
