@@ -113,6 +113,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "slow-readers": benchmark("slow_readers"),
     "server-cost": benchmark("server_cost"),
     "truth": benchmark("truth"),
+    "truth-packet": benchmark("truth_packet"),
     "send-accuracy": benchmark("send_accuracy"),
     "experiments-engine": lambda: rendered("engine"),
     "experiments-llama": lambda: rendered("llama"),

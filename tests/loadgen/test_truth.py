@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from loadgen.fast import stamps_work
+from loadgen.fast import reason_against_packets, stamps_work
 from loadgen.fast.engine import Engine
 from loadgen.fast.stamps import Stamps
 from loadgen.fast.stream import UNSAID
@@ -30,6 +30,19 @@ def test_a_starved_client_is_limited_and_no_value_of_it_is_wrong() -> None:
     times = tried.errors.instants
     assert len(times) > 1000
     assert 0 < sum(not error.is_value for error in times) < len(times)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.skipif(CORES < 2, reason="the server needs a core of its own")
+@pytest.mark.skipif(reason_against_packets() is not None, reason="no right to see packets")
+def test_by_the_packet_clock_a_starved_client_has_every_time() -> None:
+    tried = starve(100, 2.0, "packet", hogs=4)
+    assert "client_limited" in [doubt.reason for doubt in tried.doubts]
+    times = tried.errors.instants
+    assert len(times) > 1000
+    assert all(error.is_value for error in times)
+    assert outside(tried.errors)[0] == 0
 
 
 @LINUX
