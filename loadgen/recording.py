@@ -88,10 +88,9 @@ def _stamping(fast: FastRecorder) -> dict[str, Json]:
     exchanges for that reason have the kernel's stamps in place of arrivals.
     """
     jumps: list[Json] = [] if fast.stamps is None else [list(jump) for jump in fast.stamps.jumps]
-    delay = fast.engine.delay
     return {
         "clock_jumps": jumps,
         "unstamped_reads": fast.engine.unstamped,
-        "read_delay": None if delay is None else {**delay},
+        "read_delay": {**fast.engine.delay},
         "packets": fast.packets_told,
     }

@@ -101,12 +101,11 @@ class Engine:
             self._ring()
 
     @property
-    def delay(self) -> dict[str, float] | None:
+    def delay(self) -> dict[str, float | None]:
         """Seconds that bytes lay before they were read, where they were read after pauses."""
-        if not self.reads:
-            return None
-        mean = self.waited / self.reads
-        return {"pause": self.pause.most, "mean": mean, "most": self.longest, "reads": self.reads}
+        mean = self.waited / self.reads if self.reads else None
+        most = self.longest if self.reads else None
+        return {"pause": self.pause.most, "mean": mean, "most": most, "reads": self.reads}
 
     # -- streams -----------------------------------------------------------------------------------
 
