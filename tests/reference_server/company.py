@@ -278,9 +278,9 @@ class Account:
             self.streams += 1
             place = _place(first.tokens, second.tokens)
             self.same += place is None
-            pairs = list(zip(first.logits, second.logits, strict=True))[: _end(place)]
+            pairs = _pairs(first, second)
             self.bitwise += all(torch.equal(a, b) for a, b in pairs)
-            self.apart = max(self.apart, *(float((a - b).abs().max()) for a, b in pairs))
+            self.apart = max(self.apart, apart(first, second))
             if place is not None:
                 margin = made[one.seed][place].margin
                 self.partings.append(Parting(len(asks), one.body, place, margin))
@@ -293,6 +293,17 @@ class Account:
         )
         for each in self.partings:
             yield f"  exception: {each}"
+
+
+def apart(first: Heard, second: Heard) -> float:
+    """The largest difference of a logit, up to where the tokens differ."""
+    return max(float((a - b).abs().max()) for a, b in _pairs(first, second))
+
+
+def _pairs(first: Heard, second: Heard) -> list[tuple[Any, Any]]:
+    """Logits of decisions after one and the same beginning."""
+    place = _place(first.tokens, second.tokens)
+    return list(zip(first.logits, second.logits, strict=True))[: _end(place)]
 
 
 def _place(first: Sequence[int], second: Sequence[int]) -> int | None:
