@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from typing import Any
 
 import trio
 
@@ -133,6 +134,28 @@ class FastRecorder:
             yield connection
         finally:
             connection.close()
+            if connection.tapped is not None:
+                connection.tapped.close()
+
+
+Begun = tuple[Watched, bytes | None]  # and what of the request did not go at once
+
+
+class _Aside(Connection):
+    """Of the plain recorder; but packets tell of it as of any other."""
+
+    def __init__(self, recorder: FastRecorder, number: int) -> None:
+        super().__init__(recorder.plain, recorder.door, number)
+        self._packets = recorder.packets
+        self.tapped: Tapped | None = None
+
+    async def _connect(self, recording: Any) -> End | None:
+        end = await super()._connect(recording)
+        if end is None and self._packets is not None and isinstance(self._wire, Plain):
+            self.tapped = self._packets.claim(self._wire.raw)
+            if self.tapped is not None:
+                self.tapped.begin(0, self._wire.waiting() or 0)
+        return end
 
 
 class FastConnection:
@@ -146,6 +169,7 @@ class FastConnection:
         self._tapped: Tapped | None = None
         self._connected_at: float | None = None
         self._over = False
+        self._begun: Begun | None = None
 
     @property
     def usable(self) -> bool:
@@ -157,6 +181,14 @@ class FastConnection:
         """Is it usable, connected, and nothing heard of the peer since the last exchange?"""
         return self.usable and self._plain is not None and self._plain.is_quiet()
 
+    def begin(self, script: Exchange) -> None:
+        """Send the request now, before anybody else has a turn; `exchange` of the same script must
+        follow. Where that takes waiting, `exchange` does it all.
+        """
+        aside = script.slow is not None or script.linger
+        if self._plain is not None and not self._over and not aside:
+            self._begun = self._start(Stream(script, self._recorder.now()), self._plain)
+
     async def exchange(self, script: Exchange) -> Capture:
         """Send the script's request and record until its end.
 
@@ -164,10 +196,11 @@ class FastConnection:
         """
         if script.slow is not None or script.linger:
             return await self._aside(script)
-        stream = Stream(script, self._recorder.now())
+        begun, self._begun = self._begun, None
+        stream = Stream(script, self._recorder.now()) if begun is None else begun[0].stream
         end = await self._connect(stream)
         if end is None and self._plain is not None:
-            end = await self._run(stream, self._plain)
+            end = await self._run(stream, self._plain, begun)
             self._over = end.how is not How.FRAMED or not stream.reusable
         if end is None:
             end = stream.ended(How.NOT_CONNECTED, self._recorder.now(), "used up")
@@ -182,11 +215,14 @@ class FastConnection:
     async def _aside(self, script: Exchange) -> Capture:
         """Reading slowly and lingering are the plain recorder's, on a socket of their own."""
         self.close()
-        connection = Connection(self._recorder.plain, self._recorder.door, self.number)
+        connection = _Aside(self._recorder, self.number)
         try:
-            return await connection.exchange(script)
+            capture = await connection.exchange(script)
+            return capture if connection.tapped is None else connection.tapped.timed(capture)
         finally:
             connection.close()
+            if connection.tapped is not None:
+                connection.tapped.close()
 
     def _about(self) -> Capture:
         return Capture(
@@ -218,15 +254,18 @@ class FastConnection:
             return None
         return stream.ended(How.CLOCK, recorder.now(), "connect")
 
-    async def _run(self, stream: Stream, plain: Plain) -> End:
-        engine = self._recorder.engine
+    def _start(self, stream: Stream, plain: Plain) -> Begun:
         stream.early = plain.peek()
         if self._tapped is not None:
             self._tapped.begin(len(stream.early), plain.waiting() or 0)
         watched = Watched(stream, plain)
-        engine.watch(watched)
+        self._recorder.engine.watch(watched)
+        return watched, self._send_at_once(watched)
+
+    async def _run(self, stream: Stream, plain: Plain, begun: Begun | None) -> End:
+        engine = self._recorder.engine
+        watched, rest = begun or self._start(stream, plain)
         try:
-            rest = self._send_at_once(watched)
             if rest is None:
                 end = await engine.ended(watched)
             else:

@@ -15,7 +15,7 @@ from conformance.capture import Capture, How, Read
 from conformance.connect import Door
 from conformance.errors import UsageError
 from conformance.reading import read
-from conformance.script import Exchange
+from conformance.script import Exchange, Slow
 from loadgen.exactness import moments
 from loadgen.fast import FastRecorder, reason_against_packets, ring, stamps_work
 from loadgen.recording import settle
@@ -25,6 +25,7 @@ from tests.conformance.hostile_server import EVENTS, head
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux has packet sockets")
 AGAINST = reason_against_packets()
 REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
+SCRIPT = Exchange((REQUEST,), events=True)
 TOKENS, PAUSE = 12, 0.01
 
 
@@ -66,7 +67,7 @@ async def starve(seconds: float) -> None:
 
 
 def starved(
-    server: Server, exchanges: int, seconds: float = 0.08
+    server: Server, exchanges: int, seconds: float = 0.08, script: Exchange = SCRIPT
 ) -> tuple[list[Capture], float, FastRecorder]:
     """The captures, the recorder's zero on the monotonic clock, and the recorder."""
     captures: list[Capture] = []
@@ -77,7 +78,7 @@ def starved(
         async with recorder.open(), recorder.connection() as connection, trio.open_nursery() as two:
             two.start_soon(starve, seconds)
             for _ in range(exchanges):
-                captures.append(await connection.exchange(Exchange((REQUEST,), events=True)))
+                captures.append(await connection.exchange(script))
             two.cancel_scope.cancel()
 
     thread = threading.Thread(target=server.serve)
@@ -105,6 +106,20 @@ def test_a_starved_client_has_every_event_at_the_time_of_its_packet(
             assert moment is not None
             assert moment.is_value
             assert before - 0.0005 <= origin + moment.at <= after + 0.005
+
+
+@pytest.mark.skipif(AGAINST is not None, reason=f"no packets: {AGAINST}")
+def test_a_client_that_reads_slowly_has_the_times_of_packets_too() -> None:
+    server = Server(socket.AF_INET, exchanges=1)
+    slow = Exchange((REQUEST,), events=True, slow=Slow(pause=0.05, events=2))
+    (capture,), origin, recorder = starved(server, exchanges=1, script=slow)
+    assert recorder.packets_told == {"lost": 0, "exchanges_by_stamps": 0}
+    assert (capture.clock, capture.end.how) == ("packet", How.FRAMED)
+    found = moments(read(replace(capture, request=()), api="chat"))
+    for moment, (before, after) in zip(found, server.sends, strict=True):
+        assert moment is not None
+        assert moment.is_value
+        assert before - 0.0005 <= origin + moment.at <= after + 0.005
 
 
 @pytest.mark.skipif(AGAINST is not None, reason=f"no packets: {AGAINST}")
