@@ -134,8 +134,6 @@ class FastRecorder:
             yield connection
         finally:
             connection.close()
-            if connection.tapped is not None:
-                connection.tapped.close()
 
 
 Begun = tuple[Watched, bytes | None]  # and what of the request did not go at once
