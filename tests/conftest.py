@@ -20,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 # Debian keeps nginx where only root looks.
@@ -29,6 +30,10 @@ REQUIRED = os.environ.get("STREAMPROOF_REQUIRE_COMPONENTS", "") not in ("", "0")
 # Read by huggingface_hub at its import: no test looks for a model anywhere but on this machine.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+
+# How long one example takes says something of the machine, nothing of us.
+settings.register_profile("ours", deadline=None)
+settings.load_profile("ours")
 
 
 def _command(name: str) -> Callable[[], bool]:

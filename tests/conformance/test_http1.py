@@ -206,10 +206,10 @@ def test_endless_heads_lines_and_trailers_take_bounded_memory(head: bytes, tail:
 
 def _seconds(wire: bytes, step: int) -> float:
     reader = Reader(max_head=1 << 30)
-    start = time.perf_counter()
+    start = time.process_time()
     for at in range(0, len(wire), step):
         reader.feed(wire[at : at + step])
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 @pytest.mark.parametrize(

@@ -328,7 +328,7 @@ def test_a_server_that_repeats_the_key_for_ever_costs_linear_time(chunk: int) ->
         pieces = [received[at : at + chunk] for at in range(0, len(received), chunk)]
         head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
         received = head + b"".join([b"%x\r\n%s\r\n" % (len(p), p) for p in pieces])
-    start = time.perf_counter()
+    start = time.process_time()
     masked = mask(Capture(received), [PLAIN])
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert b"sec" not in masked.received

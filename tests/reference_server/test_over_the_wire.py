@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -173,6 +174,78 @@ def test_a_real_model_gives_back_what_it_held_too() -> None:
     run_in_real_time(main, seconds=100)
 
 
+# By tickets instead of time: no step is done but those that the test lets through.
+
+
+def generated(engine: Noting, name: str) -> int:
+    return len(engine.notes.tokens[called(engine, name)])
+
+
+async def let_through(running: Running, steps: int) -> None:
+    before = running.engine.gauges.steps
+    running.server.bridge.allow(steps)
+    await until(lambda: running.engine.gauges.steps == before + steps)
+
+
+@pytest.mark.parametrize("hang", [finish, reset])
+@pytest.mark.parametrize("kind", ENGINES)
+def test_between_steps_not_one_token_is_generated_after_a_hang_up(kind: str, hang: Hang) -> None:
+    engine = ENGINES[kind](4, 0)
+
+    async def main() -> None:
+        async with listening(engine, settings=NARROW) as (running, connect):
+            running.server.bridge.allow(0)
+            await (await connect())[0].send(COMPLETIONS, asking("neighbour", 300))
+            for turn in range(10):
+                name, (client, stream) = f"#{turn}", await connect()
+                await client.send(COMPLETIONS, asking(name, 60))
+                await until(lambda: running.server.bridge.waiting == 1 + (turn == 0))  # noqa: B023
+                await let_through(running, turn + 1)
+                assert generated(engine, name) == turn + 1
+                hang(stream)
+                await until(lambda: name in engine.notes.cancelled)  # noqa: B023
+                await let_through(running, 3)
+                assert generated(engine, name) == turn + 1
+            assert generated(engine, "neighbour") == running.engine.gauges.steps
+            assert running.engine.gauges.aborted == 10
+
+    run_in_real_time(main)
+
+
+@pytest.mark.parametrize("hang", [finish, reset])
+@pytest.mark.parametrize("kind", ENGINES)
+def test_the_step_that_runs_at_a_hang_up_generates_the_last_token(kind: str, hang: Hang) -> None:
+    engine = ENGINES[kind](4, 0)
+    entered, leave = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        entered.set()
+        leave.wait(5)
+
+    async def main() -> None:
+        async with listening(engine, settings=NARROW) as (running, connect):
+            running.server.bridge.allow(0)
+            await (await connect())[0].send(COMPLETIONS, asking("neighbour", 300))
+            client, stream = await connect()
+            await until(lambda: running.server.bridge.waiting == 1)
+            await client.send(COMPLETIONS, asking("it", 60))
+            await until(lambda: running.server.bridge.waiting == 2)
+            await let_through(running, 4)
+            engine.within = wait
+            running.server.bridge.allow(1)
+            await until(entered.is_set)  # the neighbour has its fifth token
+            assert generated(engine, "it") == 4
+            hang(stream)
+            await until(lambda: "it" in engine.notes.cancelled)
+            leave.set()
+            await until(lambda: running.engine.gauges.steps == 5)
+            assert generated(engine, "it") == 5
+            await let_through(running, 3)
+            assert generated(engine, "it") == 5
+
+    run_in_real_time(main)
+
+
 # -- abort ---------------------------------------------------------------------------------------
 
 STEP = 0.01  # seconds of one forward pass
@@ -270,6 +343,7 @@ def test_a_hang_up_frees_all_with_the_next_step(kind: str, moment: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_twenty_hang_ups_at_each_moment_are_noticed_in_time(moment: str) -> None:
     took = aborts("batching", moment, 40)  # FIN and RST in turn

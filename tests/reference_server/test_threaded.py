@@ -74,6 +74,7 @@ class Slowly(ScriptedEngine):
         yield from super().step()
 
 
+@pytest.mark.alone
 def test_the_loop_goes_on_while_the_engine_computes() -> None:
     async def main() -> None:
         async with serving(engine=Slowly(4), threaded=True, step=0) as running:
@@ -293,6 +294,7 @@ class Counting(ScriptedEngine):
         return len(text) // 1000
 
 
+@pytest.mark.alone
 def test_the_loop_goes_on_while_the_tokens_of_a_long_prompt_are_counted() -> None:
     async def main() -> None:
         async with serving(engine=Counting(4), threaded=True, step=0) as running:
