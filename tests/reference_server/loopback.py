@@ -51,12 +51,15 @@ class Notes:
 
 
 class Noting:
-    """An engine behind a notebook; `seconds` is what a step takes beside the engine's own."""
+    """An engine behind a notebook; `seconds` is what a step takes beside the engine's own.
+
+    `within` is called in the middle of each step, after each of its events.
+    """
 
     def __init__(self, engine: Engine, seconds: float = 0.0) -> None:
         self.engine, self.notes = engine, Notes()
         self._seconds = seconds
-        self._open: set[str] = set()
+        self.within: Callable[[], object] = lambda: None
 
     def submit(self, work: Work) -> None:
         self.notes.names[work.id] = work.prompt
@@ -78,6 +81,7 @@ class Noting:
         for event in self.engine.step():
             self._note(event)
             yield event
+            self.within()
 
     def _note(self, event: Event) -> None:
         name, now = self.notes.names[event.work], time.perf_counter()
