@@ -57,8 +57,7 @@ async def actors(address: str, count: int | None) -> AsyncIterator[list[Hand]]:
 
 def _connected(address: str) -> Any:
     _answers(address)
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # read at the import, as is the other
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # read at the import
     try:
         import ray
     except ImportError:

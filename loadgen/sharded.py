@@ -6,6 +6,7 @@ meanwhile; the load is the workers'.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -119,6 +120,7 @@ def plans_of(setup: Setup, endpoint: Endpoint, workers: int) -> list[Plan]:
         slos=(),
         metrics_target=None,
         metrics_door=None,
+        captures=os.path.abspath(setup.captures) if setup.captures else None,
     )
     stride = setup.workload.stride
     return [
