@@ -11,7 +11,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import trio
 
@@ -54,6 +54,13 @@ class Line(Protocol):
     def is_quiet(self) -> bool: ...
     async def exchange(self, script: Exchange, /) -> Capture: ...
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Prompt(Protocol):
+    """A connection that can send at once; its `exchange` goes on from there."""
+
+    def begin(self, script: Exchange, /) -> None: ...
 
 
 class Records(Protocol):
@@ -163,7 +170,11 @@ class Player:
             self._never(unit, intended, Fate.DROPPED)
             return
         self._take_up(intended)
-        nursery.start_soon(self._unit, unit, intended, step)
+        started = self._recorder.now()
+        line = None if step.own else self._pool.ready()
+        if isinstance(line, Prompt):
+            line.begin(step.script)
+        nursery.start_soon(self._unit, unit, intended, step, (started, line))
 
     @property
     def _is_full(self) -> bool:
@@ -239,12 +250,22 @@ class Player:
 
     # -- one unit --------------------------------------------------------------------------------
 
-    async def _unit(self, unit: int, intended: float, first: Step) -> None:
-        """Its requests, each after the one before; the first is taken up already."""
+    async def _unit(
+        self,
+        unit: int,
+        intended: float,
+        first: Step,
+        begun: tuple[float, Line | None] | None = None,
+    ) -> None:
+        """Its requests, each after the one before; the first is taken up already.
+
+        `begun`: when it was, and on which connection.
+        """
         step, wanted, fate = first, None, None
         try:
             while True:
-                played = await self._one(step, intended, wanted)
+                played = await self._one(step, intended, wanted, begun)
+                begun = None
                 then = self._course.then(unit, played)
                 if then is None:
                     return
@@ -275,11 +296,19 @@ class Player:
         ended = None if played.capture is None else played.capture.end.at
         return self._recorder.now() if ended is None else ended
 
-    async def _one(self, step: Step, intended: float, wanted: float | None) -> Played:
-        started = self._recorder.now()
+    async def _one(
+        self,
+        step: Step,
+        intended: float,
+        wanted: float | None,
+        begun: tuple[float, Line | None] | None,
+    ) -> Played:
+        started, line = begun or (self._recorder.now(), None)
         capture = None
         try:
-            connection = await (self._pool.new() if step.own else self._pool.take())
+            if line is None and not step.own:
+                line = self._pool.ready()
+            connection = line or await self._pool.new()
             capture = await connection.exchange(step.script)
             if step.own:
                 connection.close()
@@ -318,14 +347,14 @@ class _Pool:
         async with self._stack:
             yield
 
-    async def take(self) -> Line:
-        """A connection for one exchange, new where none idles."""
+    def ready(self) -> Line | None:
+        """An idle connection for one exchange; None: there is none."""
         while self._idle:
             connection = self._idle.pop()
             if connection.is_quiet:  # the peer may have closed what it promised to keep
                 return connection
             connection.close()
-        return await self.new()
+        return None
 
     async def new(self) -> Line:
         return await self._stack.enter_async_context(self._recorder.connection())

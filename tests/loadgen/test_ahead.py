@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import trio
 
+from conformance.capture import Capture
 from conformance.script import Bounds, Clocks, Exchange
 from loadgen.ahead import BYTES, STEPS, Ahead
 from loadgen.courses import Step
-from tests.loadgen.playing import against
+from loadgen.load import Open
+from loadgen.play import Player
+from loadgen.played import Played
+from tests.loadgen.playing import against, virtually
 
 
 def step(index: int, size: int = 10) -> Step:
@@ -78,3 +84,50 @@ def test_what_is_old_is_set_aside_while_a_load_is_played_and_no_longer() -> None
     against(lambda asked: None, "--rate", "10", "--duration", "4", meanwhile=looks)
     assert 0 < seen[0] < seen[1] < seen[2]
     assert gc.get_freeze_count() == 0
+
+
+class Logging:
+    """A connection that can send at once, and says when anybody does what with it."""
+
+    usable = is_quiet = True
+
+    def __init__(self, log: list[str]) -> None:
+        self.log = log
+
+    def begin(self, script: Exchange) -> None:
+        self.log.append("sent")
+
+    async def exchange(self, script: Exchange) -> Capture:
+        self.log.append("recorded")
+        await trio.sleep(0.5)
+        return Capture(b"")
+
+    def close(self) -> None:
+        raise AssertionError("it is usable")
+
+
+class LoggingRecorder:
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def now(self) -> float:
+        return trio.current_time()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Logging]:
+        yield Logging(self.log)
+
+
+def test_what_is_due_at_once_is_sent_before_anybody_else_has_a_turn() -> None:
+    """The first three make connections, the next three have them."""
+    recorder = LoggingRecorder()
+    played: list[Played] = []
+
+    async def main() -> None:
+        player = Player(recorder, lambda index: step(index).script, played.append)
+        await player.play(Open((0.0, 0.0, 0.0, 1.0, 1.0, 1.0), 2.0))
+
+    virtually(main)
+    assert recorder.log == ["recorded"] * 3 + ["sent"] * 3 + ["recorded"] * 3
+    assert sorted(each.index for each in played) == list(range(6))
+    assert all(each.started == each.intended for each in played)

@@ -194,8 +194,11 @@ async def _step(stream: trio.SocketStream, step: Step) -> None:
         await trio.sleep_forever()
 
 
+Taking = Callable[[Door, Exchange, int], Awaitable[list[Capture]]]
+
+
 async def recorded(
-    exchanges: Sequence[Sequence[Step]], script: Exchange, *, fast: bool
+    exchanges: Sequence[Sequence[Step]], script: Exchange, take: Taking
 ) -> list[Capture]:
     """One connection to such a server."""
     serve = serving(exchanges)
@@ -208,7 +211,6 @@ async def recorded(
     async with trio.open_nursery() as nursery:
         listeners = await nursery.start(trio.serve_tcp, guarded, 0)
         door = Door("127.0.0.1", listeners[0].socket.getsockname()[1])
-        take = by_fast if fast else by_plain
         captures = await take(door, script, len(exchanges))
         nursery.cancel_scope.cancel()
     return captures
@@ -223,6 +225,18 @@ async def by_fast(door: Door, script: Exchange, times: int) -> list[Capture]:
     fast = FastRecorder(door, kernel=False, clock=trio.current_time, wall=0.0, secrets=SECRETS)
     async with fast.open() as recorder, recorder.connection() as connection:
         return [await connection.exchange(script) for _ in range(times)]
+
+
+async def by_prompt(door: Door, script: Exchange, times: int) -> list[Capture]:
+    """Each is begun at once, and recorded after all others had a turn."""
+    fast = FastRecorder(door, kernel=False, clock=trio.current_time, wall=0.0, secrets=SECRETS)
+    found = []
+    async with fast.open() as recorder, recorder.connection() as connection:
+        for _ in range(times):
+            connection.begin(script)
+            await trio.testing.wait_all_tasks_blocked()
+            found.append(await connection.exchange(script))
+    return found
 
 
 SECRETS = (Secret("env:KEY", b"assistant"),)
@@ -252,14 +266,15 @@ def ending(end: End) -> str:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_both_recorders_give_the_same_capture(name: str) -> None:
+@pytest.mark.parametrize("take", [by_fast, by_prompt])
+def test_both_recorders_give_the_same_capture(take: Taking, name: str) -> None:
     exchanges, changes, ends = CASES[name]
     script = replace(Exchange((REQUEST,), clocks=CLOCKS), **changes)
     found: list[list[Capture]] = []
 
     async def main() -> None:
-        found.append(await recorded(exchanges, script, fast=False))
-        found.append(await recorded(exchanges, script, fast=True))
+        found.append(await recorded(exchanges, script, by_plain))
+        found.append(await recorded(exchanges, script, take))
 
     virtually(main)
     plain, fast = found
