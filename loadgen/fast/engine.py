@@ -183,8 +183,8 @@ class Engine:
                 if (watched := self._watched.get(number)) is not None:
                     self._read(watched, now)
                     reads += 1
-                else:
-                    if self._timer is not None and number == self._timer.number:
+                elif self._timer is not None:
+                    if number == self._timer.number:
                         self._timer.quiet()
                     self._look(until)
             if not reads or time.monotonic() >= until:
