@@ -8,18 +8,17 @@ limit of ours is dropped, what an interruption took is cancelled or, where it wa
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import trio
 
-from conformance.capture import Capture
 from conformance.script import Exchange
 from loadgen.ahead import Ahead
 from loadgen.collecting import EVERY, set_aside, short_collections
 from loadgen.courses import Course, Single, Step
+from loadgen.lines import Line, Pool, Records, can_send_at_once
 from loadgen.load import Closed, Limits, Open
 from loadgen.outcome import Fate
 from loadgen.played import Played
@@ -43,31 +42,6 @@ class Offered:
 Script = Callable[[int], Exchange]
 Take = Callable[[Played], None]
 Sleep = Callable[[float], Awaitable[object]]
-
-
-class Line(Protocol):
-    """A connection as a recorder gives it; see conformance.recorder.Connection."""
-
-    @property
-    def usable(self) -> bool: ...
-    @property
-    def is_quiet(self) -> bool: ...
-    async def exchange(self, script: Exchange, /) -> Capture: ...
-    def close(self) -> None: ...
-
-
-@runtime_checkable
-class Prompt(Protocol):
-    """A connection that can send at once; its `exchange` goes on from there."""
-
-    def begin(self, script: Exchange, /) -> None: ...
-
-
-class Records(Protocol):
-    """Who records: conformance's Recorder or the fast one."""
-
-    def now(self) -> float: ...
-    def connection(self) -> AbstractAsyncContextManager[Line]: ...
 
 
 class Playing(Protocol):
@@ -105,7 +79,7 @@ class Player:
         self._sleep = sleep
         self._sent = 0
         self._in_flight = 0
-        self._pool = _Pool(recorder)
+        self._pool = Pool(recorder)
         self._scope = trio.CancelScope()
         self._last: float | None = None  # when the newest request was taken up
         self.offered = Offered()
@@ -172,7 +146,7 @@ class Player:
         self._take_up(intended)
         started = self._recorder.now()
         line = None if step.own else self._pool.ready()
-        if isinstance(line, Prompt):
+        if can_send_at_once(line):
             line.begin(step.script)
         nursery.start_soon(self._unit, unit, intended, step, (started, line))
 
@@ -331,34 +305,3 @@ class Player:
             due = max(due + TICK, self._recorder.now())
             await trio.sleep(max(0.0, due - self._recorder.now()))
             self.offered.lags.append(max(0.0, self._recorder.now() - due))
-
-
-class _Pool:
-    """Idle connections, the freshest first."""
-
-    def __init__(self, recorder: Records) -> None:
-        self._recorder = recorder
-        self._idle: list[Line] = []
-        self._stack = AsyncExitStack()
-
-    @asynccontextmanager
-    async def open(self) -> AsyncIterator[None]:
-        """All are closed at the end."""
-        async with self._stack:
-            yield
-
-    def ready(self) -> Line | None:
-        """An idle connection for one exchange; None: there is none."""
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.is_quiet:  # the peer may have closed what it promised to keep
-                return connection
-            connection.close()
-        return None
-
-    async def new(self) -> Line:
-        return await self._stack.enter_async_context(self._recorder.connection())
-
-    def give(self, connection: Line) -> None:
-        if connection.usable:
-            self._idle.append(connection)

@@ -21,7 +21,7 @@ from loadgen.fast import (
     reason_against_packets,
     stamps_work,
 )
-from loadgen.play import Records
+from loadgen.lines import Records
 
 KERNEL, USER, PACKET = "kernel", "user", "packet"
 CLOCKS = (USER, KERNEL, PACKET)

@@ -37,7 +37,8 @@ from loadgen.fast import FastRecorder
 from loadgen.lengths import Length
 from loadgen.load import Closed
 from loadgen.looking import checks_of, look
-from loadgen.play import Player, Records
+from loadgen.lines import Records
+from loadgen.play import Player
 from loadgen.played import Played
 from loadgen.workload import Workload
 
