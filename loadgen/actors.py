@@ -41,11 +41,12 @@ async def actors(address: str, count: int | None) -> AsyncIterator[list[Hand]]:
     """
     ray = _connected(address)
     try:
-        nodes = sum(bool(node.get("Alive")) for node in ray.nodes())
+        wanted = count or max(1, sum(bool(node.get("Alive")) for node in ray.nodes()))
+        _fits(wanted, ray.cluster_resources().get("CPU", 0.0))
         make = ray.remote(num_cpus=1, max_restarts=0, max_concurrency=4)(Worker)
         spread = make.options(scheduling_strategy="SPREAD")
-        limit = trio.CapacityLimiter(4 * (count or nodes or 1))
-        hands = [_Actor(ray, spread.remote(), limit) for _ in range(count or nodes or 1)]
+        limit = trio.CapacityLimiter(4 * wanted)
+        hands = [_Actor(ray, spread.remote(), limit) for _ in range(wanted)]
         try:
             yield list(hands)
         finally:
@@ -53,6 +54,12 @@ async def actors(address: str, count: int | None) -> AsyncIterator[list[Hand]]:
                 hand.end()
     finally:
         ray.shutdown()
+
+
+def _fits(wanted: int, cpus: float) -> None:
+    """Ray would wait for a larger cluster."""
+    if wanted > cpus:
+        raise TargetError(f"--workers {wanted}: the cluster has {cpus:g} CPUs, one for each worker")
 
 
 def _connected(address: str) -> Any:

@@ -30,7 +30,7 @@ from loadgen.preflight import Endpoint, preflight
 from loadgen.processes import processes
 from loadgen.recovery import check_of
 from loadgen.result import Ran, Target
-from loadgen.scraping import scraper_of
+from loadgen.scraping import Scraper, scraper_of
 from loadgen.selftest_record import quoted
 from loadgen.setup import CONNECT, Setup
 from loadgen.shares import limits_of, scheduled, shares
@@ -60,19 +60,9 @@ async def execute(
         await workers.brief(plans)
         check = await check_of(setup, recorder, endpoint, workload)
         scraper = await scraper_of(setup, recorder, workers.now)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(listen, workers.interrupt)
-            if progress.wanted():
-                show = partial(progress.show, a_unit=workload.stride)
-                nursery.start_soon(show, workers, setup.load)
-            if scraper is not None:
-                nursery.start_soon(scraper.watch)
-            if beside is not None:
-                nursery.start_soon(beside, workers)
-            await workers.play()
-            nursery.cancel_scope.cancel()
+        await _played(setup, workers, workload.stride, scraper, beside)
         served = None if scraper is None else await unless_interrupted(scraper.finish)
-        complete = all(each.over.complete for each in workers.seen if each.over is not None)
+        complete = workers.complete
         recovery = None
         if check is not None and complete:
             recovery = await unless_interrupted(check.recovered)
@@ -133,6 +123,27 @@ def plans_of(setup: Setup, endpoint: Endpoint, workers: int) -> list[Plan]:
         )
         for number, share in enumerate(shares(setup.load, workers))
     ]
+
+
+async def _played(
+    setup: Setup,
+    workers: Team,
+    stride: int,
+    scraper: Scraper | None,
+    beside: Callable[[Playing], Awaitable[None]] | None,
+) -> None:
+    """The load, and what goes on meanwhile."""
+    async with trio.open_nursery() as nursery:
+        await nursery.start(listen, workers.interrupt)
+        if progress.wanted():
+            show = partial(progress.show, a_unit=stride)
+            nursery.start_soon(show, workers, setup.load)
+        if scraper is not None:
+            nursery.start_soon(scraper.watch)
+        if beside is not None:
+            nursery.start_soon(beside, workers)
+        await workers.play()
+        nursery.cancel_scope.cancel()
 
 
 async def _told(workers: Team) -> None:

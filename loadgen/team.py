@@ -68,6 +68,7 @@ class Team:
         self._told_at = math.inf
         self._nursery = nursery
         self._silent = silent
+        self._interrupted = False
         self._changed = trio.Event()
 
     # -- what a load under way tells, and takes -------------------------------------------------
@@ -81,7 +82,14 @@ class Team:
         under_way = [each for each in self.seen if each.over is None and each.lost is None]
         return sum(each.snapshot.in_flight for each in under_way)
 
+    @property
+    def complete(self) -> bool:
+        """Nobody has interrupted it."""
+        overs = [each.over for each in self.seen if each.over is not None]
+        return not self._interrupted and all(over.complete for over in overs)
+
     def interrupt(self) -> None:
+        self._interrupted = True
         self._tell_all(Stop())
 
     def hurry(self) -> None:

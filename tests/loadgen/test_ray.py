@@ -127,6 +127,18 @@ def test_two_nodes_of_two_workers_play_what_one_process_plays(
 @pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.timeout(240)
+def test_more_workers_than_the_cluster_has_cores_are_refused_at_once(
+    nodes: Nodes, url: str
+) -> None:
+    words = ("--workers", "5", "--ray", nodes.address)
+    done = subprocess.run([LOADGEN, "run", url, *SHORT, *words], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "loadgen: --workers 5: the cluster has 4 CPUs, one for each worker\n"
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.timeout(240)
 def test_an_actor_that_is_killed_is_named_and_none_outlives_the_run(
     nodes: Nodes, url: str, tmp_path: Path
 ) -> None:
