@@ -112,6 +112,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "tap": benchmark("tap"),
     "slow-readers": benchmark("slow_readers"),
     "server-cost": benchmark("server_cost"),
+    "load-memory": benchmark("load_memory"),
     "truth": benchmark("truth"),
     "truth-packet": benchmark("truth_packet"),
     "send-accuracy": benchmark("send_accuracy"),
