@@ -53,13 +53,14 @@ class Notes:
 class Noting:
     """An engine behind a notebook; `seconds` is what a step takes beside the engine's own.
 
-    `within` is called in the middle of each step, after each of its events.
+    `within` is called in the middle of each step, after each of its events; `after` at its end.
     """
 
     def __init__(self, engine: Engine, seconds: float = 0.0) -> None:
         self.engine, self.notes = engine, Notes()
         self._seconds = seconds
         self.within: Callable[[], object] = lambda: None
+        self.after: Callable[[], object] = lambda: None
 
     def submit(self, work: Work) -> None:
         self.notes.names[work.id] = work.prompt
@@ -82,6 +83,7 @@ class Noting:
             self._note(event)
             yield event
             self.within()
+        self.after()
 
     def _note(self, event: Event) -> None:
         name, now = self.notes.names[event.work], time.perf_counter()
