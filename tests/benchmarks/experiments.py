@@ -103,7 +103,7 @@ def played(url: str, experiment: str, words: Sequence[str]) -> dict[str, Any] | 
             done = subprocess.run([*real_time, *command, "--json", str(report)])
             if done.returncode != NOT_VALID:
                 break
-        else:
+        if done.returncode not in (0, 1):
             return None
         found: dict[str, Any] = json.loads(report.read_text())
     found["ran_on"] = {
