@@ -313,7 +313,12 @@ def a_start_tells_the_ids_of_its_prompt(make: Factory) -> None:
     (started,) = (event for event in steps(engine, 1) if isinstance(event, Started))
     ids = engine.token_ids(prompt)
     assert started.prompt_ids == (ids or ())
+    assert (ids is None) is (engine.vocabulary is None)
+    if engine.longest is not None:
+        assert len(prompt.encode()) <= engine.longest * engine.count_tokens(prompt)
     if ids is not None:
+        assert engine.vocabulary
+        assert max(ids) < engine.vocabulary
         assert len(ids) == engine.count_tokens(prompt)
         text = engine.text_of(ids)
         assert text is not None
