@@ -166,6 +166,7 @@ class Engine:
 
     def _finish(self, watched: Watched, end: End) -> None:
         self.unwatch(watched)
+        self.pause.ended(watched.stream.reads)
         watched.stream.end = end
         if watched.task is not None:
             trio.lowlevel.reschedule(watched.task)
@@ -250,7 +251,7 @@ class Engine:
             self._finish(watched, said)
         elif said is not None:
             self.check(watched)
-        if self._timer is not None and watched.last is None and stream.is_calm:
+        if self._timer is not None and watched.last is None and stream.reads >= self.pause.first:
             self._soothe(watched, at)
 
     def _plausible(self, at: float | None, emptied: int) -> tuple[float, int]:
@@ -275,7 +276,7 @@ class Engine:
 
     def _soothe(self, watched: Watched, at: float) -> None:
         """From here on it is looked at after pauses; its end is seen at once all the same."""
-        if self._watched.get(watched.number) is watched:
+        if watched.stream.is_calm and self._watched.get(watched.number) is watched:
             self._epoll.modify(watched.number, select.EPOLLRDHUP)
             self._calm.register(watched.number, _EDGE)
             watched.last = at

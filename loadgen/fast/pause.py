@@ -17,14 +17,17 @@ APART = 0.0002  # seconds; what comes closer is read at one go even by who reads
 WINDOW = 256  # reads after which the pause may grow
 GROWTH = 1.5
 WORTH = 1.0  # reads that a pause must be expected to gather
-_FADE = 0.875  # of what is known of the rate, at each look
+FIRST = 3  # reads of an answer that nothing delays, such as the head, the role and the first token;
+LONG = 40  # but only the first, where answers have so many: their end comes no sooner for it
+_FADE = 0.875  # of what is known of the rate at each look, and of the answers at each end
 
 
 class Pause:
     """`seconds`: the pause as it stands, 0.0 for none; never above `most`.
 
     `heeds`: is it to follow the streams? Not where packets tell what reads do not.
-    `near`: a gap between two reads of one stream that lies between APART and this is to be told.
+    `first`: so many reads of an answer come before its first pause. `near`: a gap between two reads
+    of one stream that lies between APART and this is to be told.
     """
 
     __slots__ = (
@@ -35,6 +38,8 @@ class Pause:
         "_reads",
         "_recent",
         "_span",
+        "_usual",
+        "first",
         "most",
         "near",
         "seconds",
@@ -42,6 +47,8 @@ class Pause:
 
     def __init__(self, most: float = MOST, *, heeds: bool = True) -> None:
         self.most, self._heeds = most, heeds
+        self.first = FIRST
+        self._usual = 0.0  # reads of an answer
         self._last: float | None = None
         self._recent = self._span = 0.0
         self._settle(0.0)
@@ -51,6 +58,11 @@ class Pause:
         self._nearly += 1
         if gap < MARGIN * self.seconds:
             self._close += 1
+
+    def ended(self, reads: int) -> None:
+        """An answer of so many reads: those of one load are much alike."""
+        self._usual = _FADE * self._usual + (1 - _FADE) * reads
+        self.first = 1 if self._usual >= LONG else FIRST
 
     def after(self, now: float, reads: int) -> float:
         """A look at that moment brought so many reads. Until the next one; 0.0: when something

@@ -26,7 +26,6 @@ _SENTINEL = SENTINEL.encode()
 _last_chunk = re.compile(rb"\n[0 \t]").search  # half the cost of looking for one pair of bytes
 # With which a read begins that may be the last chunk, or what the read before left of the sentinel
 _ODD = b"0 \t" + _SENTINEL[1:]
-SETTLED = 3  # reads, such as the head, the role and the first token
 CHECK = "check"  # nothing is over, but a clock may have come nearer
 FOREVER = float("inf")
 
@@ -88,9 +87,13 @@ class Stream:
         return b"keep-alive" in options if head.version == b"1.0" else b"close" not in options
 
     @property
+    def reads(self) -> int:
+        return len(self._ends)
+
+    @property
     def is_calm(self) -> bool:
-        """Is nothing but more of the same events expected, to which our side has not to react?"""
-        return self._lazy and self.script.events and len(self._ends) >= SETTLED
+        """Is nothing but events expected from here on, and our side has not to react to any?"""
+        return self._lazy and self.script.events
 
     def take(self, data: bytes, at: float, emptied: int) -> End | str | None:
         """One read that brought something. The End, if that was all; CHECK; or None: go on.

@@ -17,9 +17,9 @@ from conformance.connect.wire import Plain
 from conformance.script import Exchange, Leave
 from loadgen.fast import FastRecorder, stamps_work
 from loadgen.fast.engine import Engine, Watched
-from loadgen.fast.pause import MOST, WINDOW
+from loadgen.fast.pause import FIRST, LONG, MOST, WINDOW
 from loadgen.fast.stamps import Stamps
-from loadgen.fast.stream import SETTLED, Stream
+from loadgen.fast.stream import Stream
 from loadgen.recording import recording
 from tests.conformance.attacks import CHUNKED, TOKEN, framed_chunk
 from tests.conformance.hostile_server import EVENTS, head
@@ -33,18 +33,39 @@ def settled(script: Exchange, answer: bytes) -> Stream:
     """A stream that has read its head and some events."""
     stream = Stream(script, 0.0)
     stream.take(answer, 0.0, True)
-    for number in range(SETTLED):
+    for number in range(FIRST):
         stream.take(framed_chunk(TOKEN), float(number), True)
     return stream
 
 
-def test_an_answer_of_events_is_calm_after_its_first_reads() -> None:
-    stream = Stream(SCRIPT, 0.0)
-    stream.take(head(EVENTS, CHUNKED), 0.0, True)
-    for number in range(1, SETTLED):
-        assert not stream.is_calm
-        stream.take(framed_chunk(TOKEN), float(number), True)
-    assert stream.is_calm
+IMPATIENT = replace(SCRIPT, patience=9.0)
+
+
+@pytest.mark.parametrize(
+    ("script", "usual", "first"),
+    [
+        (SCRIPT, 0, FIRST),
+        (SCRIPT, LONG - 10, FIRST),
+        (SCRIPT, 4 * LONG, 1),
+        (IMPATIENT, 4 * LONG, 99),
+    ],
+)
+def test_an_answer_of_events_is_calm_after_its_first_reads(
+    script: Exchange, usual: int, first: int
+) -> None:
+    engine = Engine(lambda: 0.0, Stamps(0.0))
+    engine._trio_time = lambda moment: 0.0  # type: ignore[method-assign]
+    for _ in range(50):
+        engine.pause.ended(usual)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        watched = Watched(Stream(script, 0.0), Plain(ours))
+        engine.watch(watched)
+        for number in range(1, 2 * FIRST):
+            theirs.send(head(EVENTS, CHUNKED) if number == 1 else framed_chunk(TOKEN))
+            engine._read(watched, 0.0)
+            assert (watched.last is not None) is (number >= first)
+    engine.close()
 
 
 @pytest.mark.parametrize(
@@ -149,7 +170,7 @@ def test_an_event_of_many_reads_comes_whole() -> None:
     def serve() -> None:
         with listener, listener.accept()[0] as ours:
             ours.recv(65536)
-            for piece in (head(EVENTS, CHUNKED), *(framed_chunk(TOKEN),) * (SETTLED + 1)):
+            for piece in (head(EVENTS, CHUNKED), *(framed_chunk(TOKEN),) * (FIRST + 1)):
                 ours.sendall(piece)
                 time.sleep(0.01)
             ours.sendall(large + b"0\r\n\r\n")
