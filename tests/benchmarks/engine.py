@@ -1,6 +1,8 @@
 """The batching engine beside its floor and beside transformers, in one process, in turns.
 
-python tests/benchmarks/engine.py [--quick] [--threads N] [--write]   (--write: results/engine.md)
+python tests/benchmarks/engine.py [--quick] [--threads N] [--write]
+
+--write: results/engine.md; with --quick results/engine_quick.md
 
 The floor is what no engine can leave out: every linear layer of the model over one token a row, and
 attention (SDPA) over a contiguous cache for each layer, of the same lengths. A step of ours, one
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import os
 import statistics
 import time
 import warnings
@@ -358,7 +361,9 @@ def main() -> None:
                 lines.append(line)
                 print(line, flush=True)
     if asked.write:
-        RESULT.write_text("\n".join(lines))
+        lines.append(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} at the end.")
+        result = RESULT.with_stem("engine_quick") if asked.quick else RESULT
+        result.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
