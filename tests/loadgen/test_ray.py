@@ -20,7 +20,7 @@ from conformance.errors import StreamproofError, UsageError
 from loadgen import actors
 from tests.demo import serving
 from tests.loadgen.ray_cluster import LOOPBACK
-from tests.loadgen.test_workers import LOADGEN, LONG, SHORT, asked, gone, played, told
+from tests.loadgen.test_workers import LOADGEN, LONG, SHORT, asked, finished, gone, played, told
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -144,11 +144,13 @@ def test_an_actor_that_is_killed_is_named_and_none_outlives_the_run(
 ) -> None:
     file = tmp_path / "run.json"
     words = [*LONG[:-2], "--requests", "160", "--ray", nodes.address, "--json", str(file)]
+    before = finished(url)
     with subprocess.Popen(
         [LOADGEN, "run", url, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         pids = nodes.started(2)
-        time.sleep(2.0)
+        while finished(url) < before + 20:
+            time.sleep(0.05)
         os.kill(pids[0], signal.SIGKILL)
         text, _ = process.communicate(timeout=100)
     assert process.returncode == 3

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -78,24 +79,32 @@ class Running:
     """A run by two workers, and whatever belongs to it."""
 
     def __init__(self, url: str, file: Path, *words: str) -> None:
-        self.file = file
+        self.url, self.file = url, file
+        self.before = finished(url)
         command = [LOADGEN, "run", url, "--json", str(file), "--workers", "2", *words]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
 
     def workers(self) -> list[int]:
-        """Their pids, once both are there and play."""
-        limit = time.monotonic() + 30
-        while len(found := children(self.process.pid)) < 2:
+        """Their pids, once the load is well under way."""
+        limit = time.monotonic() + 60
+        while finished(self.url) < self.before + 20:
             assert time.monotonic() < limit
             time.sleep(0.05)
-        time.sleep(2.0)
+        found = children(self.process.pid)
+        assert len(found) == 2
         return found
 
     def ended(self) -> tuple[int, str, dict[str, Any]]:
         text, _ = self.process.communicate(timeout=60)
         return self.process.returncode, text, json.loads(self.file.read_text())
+
+
+def finished(url: str) -> int:
+    """Requests that the server has answered whole."""
+    with urllib.request.urlopen(f"{url.removesuffix('/v1')}/stats") as answer:
+        return int(json.load(answer)["engine"]["finished"])
 
 
 def children(pid: int) -> list[int]:
@@ -122,17 +131,17 @@ def _runs(pid: int) -> bool:
 
 
 def test_a_worker_that_is_killed_is_named_and_counted(url: str, tmp_path: Path) -> None:
-    running = Running(url, tmp_path / "run.json", *LOAD, "--requests", "100")
+    running = Running(url, tmp_path / "run.json", *LOAD, "--requests", "160")
     pids = running.workers()
     os.kill(pids[1], signal.SIGKILL)
     code, text, run = running.ended()
     assert code == 3
     (lost,) = [each for each in run["workers"]["each"] if not each["alive"]]
     number = lost["number"]
-    assert f"lost: worker {number} (pid {pids[1]}): killed by SIGKILL; 50 of 50 requests" in text
-    assert (run["valid"], run["complete"], run["workers"]["missing"]) == (False, False, 50)
+    assert f"lost: worker {number} (pid {pids[1]}): killed by SIGKILL; 80 of 80 requests" in text
+    assert (run["valid"], run["complete"], run["workers"]["missing"]) == (False, False, 80)
     assert [each["reason"] for each in run["reasons"]][-1] == "worker_lost"
-    assert run["requests"]["scheduled"] == 50
+    assert run["requests"]["scheduled"] == 80
     assert {row["index"] % 2 for row in run["rows"]} == {1 - number}
     assert gone(pids)
 
