@@ -72,7 +72,26 @@ RUNS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }  # fmt: skip
 # What the tables mean, in a line or two each.
 MEANS = {
-    "engine-overlap": "32 streams have many times the throughput of one; gaps grow with the batch.",
+    "engine-overlap": "Every answer in company is the one that is given alone. The machine was "
+    "busy with other work, so lines say more beside each other than alone.",
+    "engine-joiners": "Prompts are computed in chunks between the others' tokens: whoever joins "
+    "has the first token soon, and the running streams go on meanwhile.",
+    "engine-long-prompt": "While thousands of tokens are computed in chunks, the running streams "
+    "get a token after each chunk; they slow down and do not stand still until it is done.",
+    "engine-slow-readers": "The engine waits for no reader: the seven take as long as without it.",
+    "engine-hang-ups": "At every moment and by either way the work is gone within about half a "
+    "second; nothing is made for who leaves the queue or before the headers.",
+    "engine-leaks": "After 195 hang-ups nothing is held, and the same requests alone get the same "
+    "answers as before.",
+    "engine-buffers": "The server holds the whole answer, its text put together in fewer and "
+    "longer events (`--slow-client coalesce`), so it never has to stop.",
+    "llama-overlap": "One thread is shared by all: gaps grow with the company, the throughput "
+    "hardly does; every answer is the one that is given alone.",
+    "llama-slow-readers": "The healthy do not wait for the slow one: their longest gaps are those "
+    "of the control. How long they take varies with what else the machine did.",
+    "llama-hang-ups": "In decode the work ends at once. Who leaves the queue, or while the prompt "
+    "is computed, stays in the gauges until the server comes to them, and the next request waits "
+    "as well; no token is made for them.",
 }
 
 
