@@ -1,6 +1,6 @@
 """CPU of a load client for each event, on one paced server, in turns.
 
-python tests/benchmarks/load_cost.py [--write] [--rounds N] [--seconds S]
+python -m tests.benchmarks.load_cost [--write] [--rounds N] [--seconds S] [--tools DIR]
 
 --write: results/load_cost.md. A server of a few lines, in a process of its own, answers 64
 kept connections with streams of 50 events a second, each stream in its own step. Each client is a
@@ -10,6 +10,7 @@ start-up left out. The order turns with each round; what is told are the medians
 recorded: loadgen's recorders, every byte and read kept, framing followed to the end of each answer.
 judged: besides, each answer read, measured and held against all wire and shape checks. bare: a
 loop around a common HTTP library and json.loads, nothing kept; aiohttp where it is installed.
+--tools: load generators of others besides, each in its turn; see other_tools.
 """
 
 from __future__ import annotations
@@ -35,13 +36,15 @@ from conformance.script import Bounds, Clocks, Exchange
 from conformance.specs import known_cases
 from loadgen.fast import FastRecorder
 from loadgen.lengths import Length
+from loadgen.lines import Records
 from loadgen.load import Closed
 from loadgen.looking import checks_of, look
-from loadgen.lines import Records
 from loadgen.play import Player
 from loadgen.played import Played
 from loadgen.workload import Workload
+from tests.benchmarks import other_tools
 
+OURSELVES = (sys.executable, "-m", "tests.benchmarks.load_cost")
 RESULT = Path(__file__).parent / "results" / "load_cost.md"
 STREAMS, EVENTS_A_SECOND, EVENTS = 64, 50, 100
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -79,27 +82,63 @@ LAST = (
 # -- the server ------------------------------------------------------------------------------------
 
 
-async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer after answer, paced by absolute times."""
-    loop = asyncio.get_running_loop()
-    try:
-        while True:
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
-            await reader.readexactly(length)
-            start = loop.time()
-            writer.write(HEAD + event({"role": "assistant", "content": ""}, usage=None))
-            for number in range(1, EVENTS + 1):
-                await asyncio.sleep(start + number / EVENTS_A_SECOND - loop.time())
+FIRST_TOKEN = 0.1  # seconds after the request
+MODELS = {"object": "list", "data": [{"id": "m", "object": "model", "owned_by": "us"}]}
+
+
+class Paced:
+    """Answers, paced by absolute times, and what is known of them."""
+
+    def __init__(self) -> None:
+        self.events = self.active = 0
+        self.ttft: list[float] = []  # from a request's last byte to the write of the first token
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer after answer on one connection."""
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                if head.startswith(b"GET "):
+                    writer.write(self._told(head.split()[1].decode()))
+                    continue
+                length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+                await reader.readexactly(length)
+                self.active += 1
+                try:
+                    await self._stream(writer)
+                finally:
+                    self.active -= 1
+        except (OSError, asyncio.IncompleteReadError):
+            writer.close()
+
+    async def _stream(self, writer: asyncio.StreamWriter) -> None:
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        writer.write(HEAD)
+        for number in range(EVENTS):
+            await asyncio.sleep(start + FIRST_TOKEN + number / EVENTS_A_SECOND - loop.time())
+            if number == 0:
+                writer.write(event({"role": "assistant", "content": ""}, usage=None) + TOKEN)
+                self.ttft.append(loop.time() - start)
+                self.events += 1
+            else:
                 writer.write(TOKEN)
-            writer.write(LAST)
-            await writer.drain()
-    except (OSError, asyncio.IncompleteReadError):
-        writer.close()
+            self.events += 1
+        writer.write(LAST)
+        self.events += 3
+        await writer.drain()
+
+    def _told(self, path: str) -> bytes:
+        if path == "/reset":
+            self.events, self.ttft = 0, []
+        counted = {"events": self.events, "active": self.active, "ttft": self.ttft}
+        body = json.dumps(MODELS if path.startswith("/v1/") else counted).encode()
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        return head % len(body) + body
 
 
 async def server() -> None:
-    listening = await asyncio.start_server(serve, "127.0.0.1", 0, backlog=1024)
+    listening = await asyncio.start_server(Paced().serve, "127.0.0.1", 0, backlog=1024)
     print(listening.sockets[0].getsockname()[1], flush=True)
     await listening.serve_forever()
 
@@ -236,29 +275,44 @@ CLIENTS: dict[str, Callable[[int, float], Measured]] = {
 
 def measured(name: str, port: int, seconds: float) -> float:
     """Microseconds of CPU an event, in a process of its own."""
-    command = [sys.executable, __file__, "--client", name, "--port", str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.benchmarks.load_cost",
+        "--client",
+        name,
+        "--port",
+        str(port),
+    ]
     out = subprocess.run(
         [*command, "--seconds", str(seconds)], check=True, capture_output=True, text=True
     ).stdout
     events, cpu = json.loads(out)
-    expected = STREAMS * EVENTS_A_SECOND * seconds
+    expected = STREAMS * EVENTS / (FIRST_TOKEN + EVENTS / EVENTS_A_SECOND) * seconds
     if events < 0.8 * expected:
         print(f"{name}: only {events} events of about {expected:.0f}", file=sys.stderr)
     return float(cpu) / int(events) * 1e6
 
 
-def table(rounds: int, seconds: float) -> list[str]:
-    command = [sys.executable, __file__, "--server"]
+def table(rounds: int, seconds: float, tools: Path | None = None) -> list[str]:
+    command = [*OURSELVES, "--server"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             port = int(process.stdout.readline())
             found: dict[str, list[float]] = {name: [] for name in CLIENTS}
             names = list(CLIENTS)
+            folder = (tools or Path()).resolve()
+            there = other_tools.installed(folder) if tools else {}
+            ran: dict[other_tools.Tool, list[other_tools.Ran]] = {tool: [] for tool in there}
             for _ in range(rounds):
                 for name in names:
                     found[name].append(measured(name, port, seconds))
                 names.append(names.pop(0))
+                for tool in there:
+                    ran[tool].append(
+                        other_tools.run(tool, folder, port, STREAMS, 8 * STREAMS, EVENTS)
+                    )
         finally:
             process.kill()
     load = os.getloadavg()[0]
@@ -272,7 +326,7 @@ def table(rounds: int, seconds: float) -> list[str]:
         f"{seconds:g} s each in turns; Python {sys.version.split()[0]} on {os.cpu_count()} CPUs, "
         f"load average {load:.1f}.",
     ]
-    return lines
+    return lines + (["", *other_tools.table(there, ran)] if there else [])
 
 
 def main() -> None:
@@ -280,6 +334,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--tools", type=Path, help="where other load generators are installed")
     parser.add_argument("--server", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--client", choices=CLIENTS, help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
@@ -289,7 +344,7 @@ def main() -> None:
     elif args.client:
         print(json.dumps(CLIENTS[args.client](args.port, args.seconds)))
     else:
-        lines = table(args.rounds, args.seconds)
+        lines = table(args.rounds, args.seconds, args.tools)
         print("\n".join(lines))
         if args.write:
             RESULT.write_text("\n".join(lines) + "\n")
