@@ -21,6 +21,7 @@ from loadgen.measure import Row
 
 Options = Mapping[str, int]
 READER = "reader"
+STILL = 1.0  # seconds
 AT_ONCE = 0.05  # of the time that the answer takes
 
 SLOW = (
@@ -119,8 +120,15 @@ def _absorbing(shot: Shot, span: float | None, *, reads: bool) -> dict[str, Cell
     there, made = absorbed(capture, span), _made(shot, capture)
     line |= {"absorbed": there, "share": over(there, size), "made": made}
     if made is not None and row.completion_tokens is not None:
-        line["stopped"] = "yes" if made < row.completion_tokens else "no: all of it was made"
+        line["stopped"] = _stopped(shot, capture, made < row.completion_tokens)
     return line
+
+
+def _stopped(shot: Shot, capture: Capture, less: bool) -> str:
+    """`less`: when reading began, not all was made. Did it stand still for the last second then?"""
+    if not less:
+        return "no: all of it was made"
+    return "yes" if _made(shot, capture) == _made(shot, capture, STILL) else "no: it was at work"
 
 
 def absorbed(capture: Capture, span: float | None) -> int | None:
@@ -132,12 +140,13 @@ def absorbed(capture: Capture, span: float | None) -> int | None:
     return max(read.end for read in capture.reads if read.at is not None and read.at <= until)
 
 
-def _made(shot: Shot, capture: Capture) -> float | None:
-    """By the counter, from before the load until the first byte was read."""
-    began = capture.reads[0].at if capture.reads else None
+def _made(shot: Shot, capture: Capture, earlier: float = 0.0) -> float | None:
+    """By the counter, from before the load until the first byte was read, or seconds earlier."""
+    first = capture.reads[0].at if capture.reads else None
     served = shot.result.served
-    if served is None or began is None:
+    if served is None or first is None:
         return None
+    began = first - earlier
     known = [s for s in served.samples if "generated_tokens" in s.values]
     before = [sample for sample in known if sample.at <= began]
     if not known or not before:

@@ -309,6 +309,10 @@ def test_buffers_say_whether_the_server_stopped() -> None:
     found = line(buffers([control, stopped], {}), 1)
     assert (found["absorbed"], found["bytes"], found["share"]) == (300, 900, pytest.approx(1 / 3))
     assert (found["made"], found["stopped"]) == (4, "yes")
+    busy = [*made[:2], level(49.5, 1, generated_tokens=12.0)]
+    slow = row(0, 0.0, client="reader", completion_tokens=20)
+    going = shot("never", [slow], samples=busy, captures={0: capture((300, 50.0), (900, 53.0))})
+    assert line(buffers([control, going], {}), 1)["stopped"] == "no: it was at work"
     late = [*made[:2], level(49.0, 1, generated_tokens=15.0)]
     whole = shot("never", [reader], samples=late, captures={0: capture((900, 50.0))})
     assert line(buffers([control, whole], {}), 1)["stopped"] == "no: all of it was made"
