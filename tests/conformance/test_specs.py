@@ -348,6 +348,10 @@ def test_the_loader_and_the_published_schema_accept_the_same_documents(name: str
     assert verdicts == {True, False}
 
 
+# What was asked for is told in the words of the options, which grow in number.
+OPEN = {("run.schema.json", "$defs", "load")}
+
+
 @pytest.mark.parametrize("path", sorted(specs_dir().glob("*.schema.json")), ids=lambda p: p.name)
 def test_a_published_schema_is_a_schema_and_closed(path: Path) -> None:
     schema = json.loads(path.read_bytes())
@@ -357,7 +361,8 @@ def test_a_published_schema_is_a_schema_and_closed(path: Path) -> None:
         for key in place:
             part = part[key]
         if isinstance(part, dict) and "properties" in part and place[-1:] != ("properties",):
-            assert part.get("additionalProperties") is False, place
+            is_open = (path.name, *map(str, place)) in OPEN
+            assert part.get("additionalProperties") is is_open, place
 
 
 def test_the_schema_knows_the_words_that_the_code_knows() -> None:
