@@ -15,6 +15,7 @@ from conformance.capture import Capture, End, How, Json, Read, Segment
 from conformance.inputs import Hints, items
 from conformance.outline import outline
 from conformance.reading import read
+from reference_server.faults.table import FAULTS
 from tests.conformance.bodies import (
     Record,
     choice,
@@ -27,6 +28,7 @@ from tests.conformance.bodies import (
     usage_chunk,
 )
 from tests.conformance.both_ways import differences
+from tests.fault_matrix import KEY, run
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 SAMPLES = Path(__file__).parents[1] / "data" / "wire-samples.jsonl"
@@ -234,3 +236,11 @@ def test_any_chunks_are_framed_alike_both_ways(data: bytes, cut: int, most: int)
         reader.close()
         found.append((bodies, reader.spans, reader.anomalies, reader.complete, reader.end))
     assert found[0] == found[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(FAULTS))
+def test_what_a_fault_does_is_read_and_judged_alike_both_ways(name: str) -> None:
+    recorded = run([FAULTS[name]], "--select", FAULTS[name].id, key=KEY)
+    captures = [c for d in recorded.dossiers for takes in d.roles.values() for c in takes]
+    assert [found for capture in captures if (found := differences(capture))] == []
