@@ -81,7 +81,7 @@ MEANS = {
     "engine-slow-readers": "The engine waits for no reader: the seven take as long as without it.",
     "engine-hang-ups": "At every moment and by either way the work is gone within about half a "
     "second; nothing is made for who leaves the queue or before the headers.",
-    "engine-leaks": "After 195 hang-ups nothing is held, and the same requests alone get the same "
+    "engine-leaks": "After 193 hang-ups nothing is held, and the same requests alone get the same "
     "answers as before.",
     "engine-many-streams": "Nothing breaks up to 128; beyond the 32 places the others wait, and "
     "the first token with them.",
