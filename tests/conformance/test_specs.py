@@ -348,8 +348,9 @@ def test_the_loader_and_the_published_schema_accept_the_same_documents(name: str
     assert verdicts == {True, False}
 
 
-# What was asked for is told in the words of the options, which grow in number.
-OPEN = {("run.schema.json", "$defs", "load")}
+# What was asked for is told in the words of the options, which grow in number; a quantity has the
+# name that another tool gives it.
+OPEN = {("run.schema.json", "$defs", name) for name in ("load", "definition")}
 
 
 @pytest.mark.parametrize("path", sorted(specs_dir().glob("*.schema.json")), ids=lambda p: p.name)
@@ -362,7 +363,7 @@ def test_a_published_schema_is_a_schema_and_closed(path: Path) -> None:
             part = part[key]
         if isinstance(part, dict) and "properties" in part and place[-1:] != ("properties",):
             is_open = (path.name, *map(str, place)) in OPEN
-            assert part.get("additionalProperties") is is_open, place
+            assert (part.get("additionalProperties") is not False) == is_open, place
 
 
 def test_the_schema_knows_the_words_that_the_code_knows() -> None:
