@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 import trio
 
 Found = TypeVar("Found")
+
+
+def running(work: Callable[..., Awaitable[Found]], *args: object) -> Found:
+    """`trio.run`; a signal ends it as KeyboardInterrupt, where nurseries make a group of that."""
+    try:
+        return trio.run(partial(work, *args))
+    except BaseExceptionGroup as group:
+        if group.subgroup(KeyboardInterrupt) is None:
+            raise
+        raise KeyboardInterrupt from None
 
 
 async def listen(

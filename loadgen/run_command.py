@@ -5,15 +5,19 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import trio
 
+from conformance.errors import StreamproofError
 from conformance.recorder import Recorder
+from conformance.report.escape import terminal
 from loadgen import archive, export, page, progress, sharded, together
 from loadgen.counting import spelled, told
-from loadgen.interrupting import listen, unless_interrupted
+from loadgen.interrupting import listen, running, unless_interrupted
 from loadgen.keeping import chosen, folder, keep
 from loadgen.kept import Kept
 from loadgen.looking import tally
@@ -52,12 +56,27 @@ def main(args: argparse.Namespace) -> int:
 
 
 def played(setups: Sequence[Setup]) -> Iterator[Result]:
-    """One after the other; an interruption ends them all."""
+    """One after the other; an interruption ends them all, and so does one that cannot run: what
+    was measured before is told, the last of it as incomplete. Raises where nothing was.
+    """
+    last: tuple[Setup, Ran] | None = None
     for setup in setups:
-        result = judged(setup, trio.run(perform, setup))
-        yield result
-        if not result.complete:
-            return
+        try:
+            ran = running(perform, setup)
+        except (StreamproofError, KeyboardInterrupt) as error:
+            if last is None:
+                raise
+            why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
+            print(f"loadgen: the runs end early: {terminal(why)}", file=sys.stderr)
+            last = last[0], replace(last[1], complete=False)
+            break
+        if last is not None:
+            yield judged(*last)
+        last = setup, ran
+        if not ran.complete:
+            break
+    if last is not None:
+        yield judged(*last)
 
 
 def judged(setup: Setup, ran: Ran) -> Result:

@@ -8,12 +8,11 @@ import os
 import resource
 import sys
 
-import trio
-
 from conformance.capture import Json
 from conformance.errors import UsageError
 from conformance.report.escape import terminal
 from loadgen.export import SCHEMA, TOOL
+from loadgen.interrupting import running
 from loadgen.knee import Search, Trial
 from loadgen.output import Outputs
 from loadgen.quantiles import least
@@ -70,7 +69,7 @@ def played(make: Make, search: Search, settle: float) -> bool:
         print(terminal(line(trial)), file=sys.stderr, flush=True)
 
     try:
-        trio.run(sweep, make, search, settle, tell)
+        running(sweep, make, search, settle, tell)
     except KeyboardInterrupt:
         return False
     return search.rate is None

@@ -7,8 +7,6 @@ import os
 import resource
 import sys
 
-import trio
-
 from conformance.errors import UsageError
 from conformance.options import OneLineParser
 from conformance.report.escape import terminal
@@ -20,6 +18,7 @@ from loadgen.experiments.playing import Playing
 from loadgen.experiments.reports import REPORTS
 from loadgen.experiments.spec import MOST, Experiment, find, known
 from loadgen.experiments.table import known_columns, markdown, parse_bound
+from loadgen.interrupting import running
 from loadgen.output import Outputs
 from loadgen.setup import Setup, parse_allowed, setup_from_args
 from loadgen.versions import version
@@ -35,7 +34,7 @@ def main(args: argparse.Namespace) -> int:
     wanted = {"json": args.json, "csv": args.csv, "markdown": args.markdown}
     with Outputs(wanted) as outputs:
         try:
-            trio.run(playing.play, tell)
+            running(playing.play, tell)
         except KeyboardInterrupt:
             playing.complete = False
         made = outcome_of(
