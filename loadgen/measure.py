@@ -21,6 +21,7 @@ from loadgen.played import Played
 from loadgen.workload import Ask
 
 EXCERPT = 200  # bytes of what a failed request was told
+COUNTED_AT_MOST = 10**15  # tokens; what is more is no count, and may be too large for any sum
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +230,7 @@ def _usage(reading: Reading) -> Json:
 
 def _count(usage: Json, key: str) -> int | None:
     value = member(usage, key)
-    return value if type(value) is int and value >= 0 else None
+    return value if type(value) is int and 0 <= value <= COUNTED_AT_MOST else None
 
 
 def _first_tokens(chunk: Chunk) -> int | None:
