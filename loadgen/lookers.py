@@ -6,6 +6,7 @@ import multiprocessing
 import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from loadgen.looking import Checks, Look, look
@@ -35,9 +36,23 @@ def looks(job: Job, played: Sequence[Played], processes: int) -> Iterator[Look]:
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, context, _begin, (job,))
     try:
-        yield from pool.map(_look, played, chunksize=AT_ONCE)
+        with _undisturbed():
+            found = pool.map(_look, played, chunksize=AT_ONCE)
+        yield from found
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """An interruption waits: a process whose start was cut short would complain of it. It starts
+    with the same mask, before it can say itself that Ctrl-C is not its affair.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _job: Job | None = None
