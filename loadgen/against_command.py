@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from conformance.errors import UsageError
 from conformance.run_options import DEFAULT_KEY
 from loadgen.against import PAIRS, turns, versus, write
 from loadgen.output import Outputs
@@ -16,6 +17,7 @@ from loadgen.run_command import played
 from loadgen.setup import AUTO, NONE, Setup, setup_from_args
 from loadgen.versions import version
 
+THRESHOLD = 5.0  # percent
 SIDE = "b"  # what tells the second's marks from the first's
 
 
@@ -26,9 +28,17 @@ def main(args: argparse.Namespace) -> int:
     setups = setups_of(args, order, os.environ, descriptors)
     wanted = {"json": args.json, "jsonl": args.jsonl, "csv": args.csv, "html": args.html}
     with Outputs(wanted) as outputs:
-        made = versus(list(played(setups)), order, args.seed, args.threshold / 100)
+        percent = THRESHOLD if args.threshold is None else args.threshold
+        made = versus(list(played(setups)), order, args.seed, percent / 100)
         write(outputs, made, version(), definitions=args.definitions)
     return made.exit
+
+
+def refuse(args: argparse.Namespace) -> None:
+    """Without a second endpoint. Raises UsageError for what only that one has a use for."""
+    for name in ("against_model", "against_key_env", "threshold"):
+        if getattr(args, name) is not None:
+            raise UsageError(f"--{name.replace('_', '-')} is for --against URL2")
 
 
 def setups_of(

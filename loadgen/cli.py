@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 
@@ -24,7 +25,24 @@ EXAMPLES = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command. Returns the exit code: 0, 1, 2 or 3, and nothing else."""
-    return execute("loadgen", build_parser().parse_args(argv))
+    words = sys.argv[1:] if argv is None else list(argv)
+    parser = build_parser()
+    if (empty := _empty(words)) is not None:
+        parser.error(f"{empty}: expected a value, got none")
+    return execute("loadgen", parser.parse_args(words))
+
+
+def _empty(words: Sequence[str]) -> str | None:
+    """The option whose value is empty, as where a shell's variable is not set; None: there is none.
+
+    No option of ours has a use for that, and many would take it as if they were not given.
+    """
+    for before, word in zip(["an argument", *words], words, strict=False):
+        if not word:
+            return before
+        if re.fullmatch("--[a-z-]+=", word):
+            return word
+    return None
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -175,7 +193,10 @@ def _report(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     from loadgen import against_command, run_command
 
-    return run_command.main(args) if args.against is None else against_command.main(args)
+    if args.against is not None:
+        return against_command.main(args)
+    against_command.refuse(args)
+    return run_command.main(args)
 
 
 if __name__ == "__main__":

@@ -182,8 +182,8 @@ def _add_against(parser: argparse.ArgumentParser) -> None:
         help="variable with the API key for URL2; without, it gets none",
     )  # fmt: skip
     group.add_argument(
-        "--threshold", metavar="PERCENT", type=percent, default=5.0,
-        help="differences up to that part of URL's figure do not matter (default %(default)g)",
+        "--threshold", metavar="PERCENT", type=percent,
+        help="differences up to that part of URL's figure do not matter (default 5)",
     )  # fmt: skip
 
 

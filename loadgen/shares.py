@@ -24,9 +24,12 @@ def shares(load: Open | Closed, workers: int) -> list[Open | Closed]:
 
 
 def enough(load: Open | Closed, workers: int) -> None:
-    """Raises UsageError where a worker would have no client."""
+    """Raises UsageError where a worker would have no client, or nothing to send."""
     if isinstance(load, Closed) and load.clients < workers:
         raise UsageError(f"--workers {workers}: more than the {load.clients} clients of the load")
+    if isinstance(load, Open) and max(1, len(load.offsets)) < workers:
+        of = len(load.offsets)
+        raise UsageError(f"--workers {workers}: more than the {of} requests of the load")
 
 
 def _open(load: Open, worker: int, workers: int) -> Open:
