@@ -23,7 +23,7 @@ def api_key(
     key = environment.get(name, "").strip()
     if not key:
         if target.api_key_env is not None:
-            raise UsageError(f"--api-key-env: the environment variable {name} is not set")
+            raise UsageError(f"the environment variable {name}, named for the API key, is not set")
         return None
     if any(field.lower() == "authorization" for field, _ in target.headers):
         return None

@@ -27,7 +27,7 @@ from loadgen.quantiles import Quantile, label
 from loadgen.recovered import Recovery
 from loadgen.result import Failure, Result
 from loadgen.server_metrics import MEANS, Served, reconcile
-from loadgen.summary import GOODPUT, RATES, WINDOW, Distribution, Summary
+from loadgen.summary import GOODPUT, RATES, UNITS, WINDOW, Distribution, Summary
 from loadgen.trust import REASONS
 
 SCHEMA = 1
@@ -109,7 +109,7 @@ def _figures(summary: Summary) -> dict[str, Json]:
         "adjusted": ADJUSTED,
         "metrics": {name: _metric(name, summary) for name in METRICS},
         "rates": {
-            name: {"value": summary.rates[name], "unit": "1/s", "formula": formula}
+            name: {"value": summary.rates[name], "unit": UNITS[name], "formula": formula}
             for name, formula in RATES.items()
         },
         "chunks": {"count": summary.chunks, "clumped": summary.clumped},

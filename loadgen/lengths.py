@@ -60,7 +60,7 @@ def parse_length(text: str, flag: str) -> Length:
     upper = 0.0 if length is None else max(length.a, length.b)
     if length is None or length.a < 1 or upper > MOST_TOKENS:
         within = f"between 1 and {MOST_TOKENS}"
-        raise UsageError(f"{flag} {text}: expected tokens {within}, as {FORMS}")
+        raise UsageError(f"{flag} {text}: expected a number {within}, as {FORMS}")
     if length.kind == "uniform" and length.b < length.a:
         raise UsageError(f"{flag} {text}: expected A..B with A not above B")
     return length

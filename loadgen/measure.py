@@ -29,6 +29,7 @@ class Row:
     """One scheduled request, measured. Instants are seconds on the recorder's clock.
 
     `client`: the name of one that leaves or reads slowly; None: an ordinary one.
+    `sent`: when `send` returned, or the first bytes of the answer came before it had.
     `lateness`: from `intended` until the last byte was sent, the time to connect left out: what the
     client itself added. `connecting`: None on a connection that was used before. `token_times`: of
     every chunk with text (content, reasoning, refusal, a tool call). `first_answer`: of the first
@@ -159,7 +160,7 @@ def _measured(row: Row, played: Played, capture: Capture, reading: Reading) -> R
     return replace(
         row,
         fate=fate,
-        sent=capture.sent_at,
+        sent=_left(capture),
         lateness=_lateness(played, capture, connecting),
         connecting=connecting,
         reused=None if capture.ordinal is None else capture.ordinal > 0,
@@ -217,6 +218,14 @@ def _last_byte(row: Row, fate: Fate, capture: Capture) -> float | None:
     """Of a plain answer that came whole."""
     whole = fate in SUCCESSES and not row.streams
     return capture.reads[-1].at if whole and capture.reads else None
+
+
+def _left(capture: Capture) -> float | None:
+    """When the request had left: `send` returned, or an answer came before it had."""
+    came = capture.reads[0].at if capture.reads else None
+    if capture.sent_at is None or came is None:
+        return capture.sent_at
+    return min(capture.sent_at, came)
 
 
 def _usage(reading: Reading) -> Json:

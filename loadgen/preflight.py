@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from conformance import strictjson
-from conformance.capture import Capture, How, Json
+from conformance.capture import Capture, End, How, Json
 from conformance.dossier import PATHS
 from conformance.errors import TargetError
 from conformance.reading import read
@@ -48,7 +48,8 @@ async def preflight(
         models = _models(capture)
         if models is not None:
             return Endpoint(base + PATHS[api], _model(target, models))
-    return Endpoint(bases[0] + PATHS[api], _model(target, ()))
+        unanswered = None if capture.received else capture.end
+    return Endpoint(bases[0] + PATHS[api], _model(target, (), unanswered))
 
 
 def _reachable(capture: Capture, target: Target) -> None:
@@ -72,8 +73,11 @@ def _models(capture: Capture) -> tuple[str, ...] | None:
     return tuple(i for i in ids if isinstance(i, str) and 0 < len(i) <= MODEL_AT_MOST)
 
 
-def _model(target: Target, listed: tuple[str, ...]) -> str:
+def _model(target: Target, listed: tuple[str, ...], unanswered: End | None = None) -> str:
     found = target.model or next(iter(listed), None)
+    if found is None and unanswered is not None:
+        how = f"{unanswered.how.value} after {unanswered.at:.3g} s"
+        raise TargetError(f"{target.url} does not answer ({how}); name a model with --model to try")
     if found is None:
         raise TargetError(f"{target.url} lists no model; name one with --model")
     return found

@@ -98,6 +98,7 @@ RATES = {
     "chunks": "chunks with text that arrived / seconds",
     "in-flight": "mean number of requests between sending and their end",
 }
+UNITS = {**dict.fromkeys(RATES, "1/s"), "in-flight": "requests"}
 GOODPUT = (
     "requests that succeeded, broke no MUST of the checks and kept every bound that --slo puts on "
     "a request / all scheduled requests of ordinary clients but those that an interruption took"

@@ -11,6 +11,7 @@ from loadgen import console, definitions_console
 from loadgen.definitions import lines
 from loadgen.quantiles import label
 from loadgen.result import Result, exit_of
+from loadgen.summary import UNITS
 
 SHOWN = (("ttft", 0.5), ("ttft", 0.99), ("tpot", 0.5), ("gap", 0.99), ("e2e", 0.5), ("e2e", 0.99))
 RATES = ("succeeded", "output-tokens", "in-flight")
@@ -44,7 +45,7 @@ def _figures(results: Sequence[Result]) -> Iterator[tuple[str, list[float | None
         values = [result.summary.told(name, label(q)) for result in results]
         yield f"{name} p{q * 100:g}, ms", [None if v is None else v * 1e3 for v in values]
     for name in RATES:
-        yield f"{name}, 1/s", [result.summary.rates[name] for result in results]
+        yield f"{name}, {UNITS[name]}", [result.summary.rates[name] for result in results]
 
 
 def _spread(name: str, values: Sequence[float | None]) -> list[str]:

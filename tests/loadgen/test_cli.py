@@ -52,7 +52,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
         (("run", URL, *LOAD, "--slo", "itl:p99<1s"), "no metric is named itl"),
         (("run", URL, *LOAD, "--max-failures", "many"), "expected a number or a percentage"),
         (("run", URL, *LOAD, "--checks", "behaviour"), "expected wire, shape"),
-        (("run", URL, *LOAD, "--input-tokens", "few"), "--input-tokens few: expected tokens"),
+        (("run", URL, *LOAD, "--input-tokens", "few"), "--input-tokens few: expected a number"),
         (("run", URL, "--trace", "/none"), "/none: cannot be read"),
         (("run", URL, *LOAD, "--prompts", "/none"), "/none: cannot be read"),
         (("run", URL, *LOAD, "--json", "-", "--csv", "-"), "only one report can go to stdout"),

@@ -243,7 +243,7 @@ def test_figures_are_told_for_each_part(mix: Path) -> None:
         ("- name: a\n  tokens: 5", "tokens: expected one of name, weight"),
         ("- name: a\n  weight: 0", "expected a number above 0"),
         ("- name: a\n  stream: maybe", "expected true or false"),
-        ("- name: a\n  input_tokens: few", "input_tokens few: expected tokens"),
+        ("- name: a\n  input_tokens: few", "input_tokens few: expected a number"),
         ("- name: a\n  think: 3", "expected turns as well"),
         ("- name: a\n  turns: [1]", "expected a text or a number"),
         ("- name: a\n  prompts: none.txt", "cannot be read"),

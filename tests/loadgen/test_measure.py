@@ -75,6 +75,14 @@ def test_what_is_missing_is_none() -> None:
     assert row.first_chunk_tokens is None
 
 
+def test_a_request_has_left_when_its_answer_comes_whenever_send_returns() -> None:
+    pieces = [(1.0, ROLE), (2.0, text("a")), (3.0, chunk({}, "stop") + DONE)]
+    assert measured(capture(pieces, sent=0.5)).sent == 0.5
+    late = measured(capture(pieces, sent=1.25))
+    assert (late.sent, late.first_byte) == (1.0, 1.0)
+    assert late.lateness == 1.25 - late.intended
+
+
 @pytest.mark.parametrize("counted", [None, True, -3, 4.0, "4", 10**400])
 def test_usage_that_is_no_count_is_no_count(counted: Json) -> None:
     odd = chunk(None, usage={"prompt_tokens": counted, "completion_tokens": counted})
