@@ -113,6 +113,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "slow-readers": benchmark("slow_readers"),
     "server-cost": benchmark("server_cost"),
     "load-memory": benchmark("load_memory"),
+    "load-cost": benchmark("load_cost"),
     "engine": benchmark("engine"),
     "own-pass": benchmark("own_pass"),
     "long-prompt": benchmark("long_prompt"),

@@ -32,6 +32,8 @@ from loadgen.selftest_command import EVENTS_A_SECOND, LARGE, SMALL, Tried, try_o
 RESULT = Path(__file__).parent / "results" / "truth.md"
 GOALS = {SMALL: 0.2e-3, LARGE: 1e-3}  # seconds
 VALID_SHARE = 0.9
+# So many that a fair share of the core is less than the client needs, about an eighth.
+HOGS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--clock", choices=("user", "kernel", "packet"))
-    parser.add_argument("--hogs", type=int, default=4)
+    parser.add_argument("--hogs", type=int, default=HOGS)
     parser.add_argument("--realtime", action="store_true")
     parser.add_argument("--streams", type=int, nargs="*", default=list(GOALS))
     args = parser.parse_args()

@@ -12,7 +12,7 @@ from loadgen.fast.engine import Engine
 from loadgen.fast.stamps import Stamps
 from loadgen.fast.stream import UNSAID
 from loadgen.selftest import outside
-from tests.benchmarks.truth import starve
+from tests.benchmarks.truth import HOGS, starve
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="epoll")
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
@@ -23,7 +23,7 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 @pytest.mark.skipif(CORES < 2, reason="the server needs a core of its own")
 @pytest.mark.skipif(not stamps_work(), reason="no receive stamps on this system")
 def test_a_starved_client_is_limited_and_no_value_of_it_is_wrong() -> None:
-    tried = starve(100, 2.0, "kernel", hogs=4)
+    tried = starve(100, 2.0, "kernel", hogs=HOGS)
     assert "client_limited" in [doubt.reason for doubt in tried.doubts]
     wrong, most = outside(tried.errors)
     assert wrong == 0, f"by {most * 1e3:.3f} ms"
@@ -37,7 +37,7 @@ def test_a_starved_client_is_limited_and_no_value_of_it_is_wrong() -> None:
 @pytest.mark.skipif(CORES < 2, reason="the server needs a core of its own")
 @pytest.mark.skipif(reason_against_packets() is not None, reason="no right to see packets")
 def test_by_the_packet_clock_a_starved_client_has_every_time() -> None:
-    tried = starve(100, 2.0, "packet", hogs=4)
+    tried = starve(100, 2.0, "packet", hogs=HOGS)
     assert "client_limited" in [doubt.reason for doubt in tried.doubts]
     times = tried.errors.instants
     assert len(times) > 1000
