@@ -23,6 +23,8 @@ def test_with_a_component_that_is_nowhere(): pass
 
 def test_that_asks_itself_to_be_skipped(): pytest.skip("no reason at all")
 
+def test_that_no_gate_could_run(): pytest.skip("this machine: one core")
+
 @pytest.mark.xfail(strict=True)
 def test_that_is_expected_to_fail(): raise AssertionError
 """
@@ -32,9 +34,9 @@ LATE = "import pytest\npytest.skip('a whole module', allow_module_level=True)\n"
 @pytest.mark.parametrize(
     ("required", "processes", "closing"),
     [
-        ("", "0", "3 skipped, 1 xfailed"),
-        ("1", "0", "1 failed, 1 xfailed, 2 errors"),
-        ("1", "2", "1 failed, 1 xfailed, 2 errors"),
+        ("", "0", "4 skipped, 1 xfailed"),
+        ("1", "0", "1 failed, 1 skipped, 1 xfailed, 2 errors"),
+        ("1", "2", "1 failed, 1 skipped, 1 xfailed, 2 errors"),
     ],
 )
 def test_a_skip_fails_where_components_are_required(

@@ -88,7 +88,7 @@ def starved(
     return captures, origin, recorder
 
 
-@pytest.mark.skipif(AGAINST is not None, reason=f"no packets: {AGAINST}")
+@pytest.mark.skipif(AGAINST is not None, reason=f"this machine: {AGAINST}")
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
 def test_a_starved_client_has_every_event_at_the_time_of_its_packet(
     family: socket.AddressFamily,
@@ -108,7 +108,7 @@ def test_a_starved_client_has_every_event_at_the_time_of_its_packet(
             assert before - 0.0005 <= origin + moment.at <= after + 0.005
 
 
-@pytest.mark.skipif(AGAINST is not None, reason=f"no packets: {AGAINST}")
+@pytest.mark.skipif(AGAINST is not None, reason=f"this machine: {AGAINST}")
 def test_a_client_that_reads_slowly_has_the_times_of_packets_too() -> None:
     server = Server(socket.AF_INET, exchanges=1)
     slow = Exchange((REQUEST,), events=True, slow=Slow(pause=0.05, events=2))
@@ -122,7 +122,7 @@ def test_a_client_that_reads_slowly_has_the_times_of_packets_too() -> None:
         assert before - 0.0005 <= origin + moment.at <= after + 0.005
 
 
-@pytest.mark.skipif(AGAINST is not None, reason=f"no packets: {AGAINST}")
+@pytest.mark.skipif(AGAINST is not None, reason=f"this machine: {AGAINST}")
 def test_packets_that_found_no_slot_are_told_and_no_time_is_made_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

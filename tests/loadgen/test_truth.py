@@ -20,7 +20,7 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-@pytest.mark.skipif(CORES < 2, reason="the server needs a core of its own")
+@pytest.mark.skipif(CORES < 2, reason="this machine: one core, and the server needs its own")
 @pytest.mark.skipif(not stamps_work(), reason="no receive stamps on this system")
 def test_a_starved_client_is_limited_and_no_value_of_it_is_wrong() -> None:
     tried = starve(100, 2.0, "kernel", hogs=HOGS)
@@ -34,8 +34,10 @@ def test_a_starved_client_is_limited_and_no_value_of_it_is_wrong() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-@pytest.mark.skipif(CORES < 2, reason="the server needs a core of its own")
-@pytest.mark.skipif(reason_against_packets() is not None, reason="no right to see packets")
+@pytest.mark.skipif(CORES < 2, reason="this machine: one core, and the server needs its own")
+@pytest.mark.skipif(
+    reason_against_packets() is not None, reason="this machine: no right to see packets"
+)
 def test_by_the_packet_clock_a_starved_client_has_every_time() -> None:
     tried = starve(100, 2.0, "packet", hogs=HOGS)
     assert "client_limited" in [doubt.reason for doubt in tried.doubts]
