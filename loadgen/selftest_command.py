@@ -46,6 +46,7 @@ from loadgen.selftest import (
     shares,
     together,
     writes_from,
+    zero_of,
 )
 from loadgen.trust import Doubt, doubts
 from loadgen.workload import Workload
@@ -156,7 +157,7 @@ async def _play(
         began = time.process_time()
         offered = await player.play(load)
         spent = time.process_time() - began
-        return played, offered, spent, time.monotonic() - made.recorder.now(), made.described()
+        return played, offered, spent, zero_of(time.monotonic, made.recorder.now), made.described()
 
 
 # -- telling ---------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from loadgen.selftest import (
     shares,
     together,
     writes_from,
+    zero_of,
 )
 from tests.loadgen.captures import HEAD, capture, chunk, text
 
@@ -115,3 +116,9 @@ def test_the_command_measures_its_own_error_and_keeps_it(
     assert load["errors"]["ttft"]["all"]["n"] == load["requests"] > 20
     assert selftest_record.quoted() is not None
     assert "100 streams × 20 events/s" in capsys.readouterr().out
+
+
+def test_a_stop_between_two_looks_at_the_clock_moves_no_time() -> None:
+    ticks = iter(100.0 + 1e-6 * n + (0.05 if n else 0.0) for n in range(100))
+    zero = zero_of(lambda: next(ticks), lambda: next(ticks) - 90.0)
+    assert zero == pytest.approx(90.0, abs=2e-6)
