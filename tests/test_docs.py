@@ -114,6 +114,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "server-cost": benchmark("server_cost"),
     "load-memory": benchmark("load_memory"),
     "load-cost": benchmark("load_cost"),
+    "load-rate": benchmark("load_rate"),
     "engine": benchmark("engine"),
     "own-pass": benchmark("own_pass"),
     "long-prompt": benchmark("long_prompt"),
