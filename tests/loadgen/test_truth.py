@@ -19,6 +19,7 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.timeout(120)
 @pytest.mark.skipif(CORES < 2, reason="this machine: one core, and the server needs its own")
 @pytest.mark.skipif(not stamps_work(), reason="no receive stamps on this system")
@@ -33,6 +34,7 @@ def test_a_starved_client_is_limited_and_no_value_of_it_is_wrong() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.timeout(120)
 @pytest.mark.skipif(CORES < 2, reason="this machine: one core, and the server needs its own")
 @pytest.mark.skipif(
