@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -33,11 +32,10 @@ RAN = Ran(
 
 
 async def interrupted() -> None:
-    """As trio does it: in whatever task there is, within nurseries or without."""
+    """As trio does it: raised in whatever task there is, which a nursery makes a group of."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.sleep_forever)
-        signal.raise_signal(signal.SIGINT)
-        await trio.sleep_forever()
+        raise KeyboardInterrupt
 
 
 def series(
