@@ -129,7 +129,7 @@ def table(rows: Sequence[Row], clock: str, about: str) -> str:
 def _line(row: Row) -> str:
     def told(metric: str) -> str:
         one, every = (row.tail(metric, values=values) * 1e3 for values in (True, False))
-        return f"{one:.3f} ({every:.3f}) ms"
+        return f"{one:.3f} ({every:.3f}) ms" if one == one else "too few"
 
     n = len(row.runs)
     return (
