@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Mapping
 
 from conformance.options import count, percent, positive
 from conformance.run_options import DEFAULT_KEY, add_connection
@@ -187,12 +188,13 @@ def _add_against(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def add_gates(parser: argparse.ArgumentParser) -> None:
+def add_gates(
+    parser: argparse.ArgumentParser, slo: str = "METRIC:STAT OP VALUE, e.g. ttft:p99<500ms"
+) -> None:
     group = parser.add_argument_group("what gates")
     group.add_argument(
-        "--slo", metavar="SPEC", action="append", default=[],
-        help="METRIC:STAT OP VALUE, e.g. ttft:p99<500ms; repeatable",
-    )  # fmt: skip
+        "--slo", metavar="SPEC", action="append", default=[], help=f"{slo}; repeatable"
+    )
     group.add_argument(
         "--max-failures", metavar="N|PERCENT", default="0",
         help="requests that may fail, or break a MUST (default %(default)s)",
@@ -205,21 +207,26 @@ def add_gates(parser: argparse.ArgumentParser) -> None:
 
 def _add_reports(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("reports")
-    for form, what in (
-        ("json", "the run"),
-        ("jsonl", "a line a request"),
-        ("csv", "the same"),
-        ("html", "a page with plots"),
-    ):
-        group.add_argument(
-            f"--{form}", metavar="FILE", action="append", default=[],
-            help=f"{what}; repeatable; - is stdout",
-        )  # fmt: skip
+    files = {"json": "the run", "jsonl": "a line a request", "csv": "the same"}
+    add_files(group, {**files, "html": "a page with plots"})
     add_definitions(group)
     group.add_argument(
         "--captures", metavar="DIR",
         help="keep a sample of the exchanges there, the lost ones first, for `conformance judge`",
     )  # fmt: skip
+    add_watching(group)
+
+
+def add_files(group: argparse._ActionsContainer, forms: Mapping[str, str]) -> None:
+    """`forms`: form of a report → what it holds."""
+    for form, what in forms.items():
+        group.add_argument(
+            f"--{form}", metavar="FILE", action="append", default=[],
+            help=f"{what}; repeatable; - is stdout",
+        )  # fmt: skip
+
+
+def add_watching(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--metrics", metavar="URL|none", default="auto",
         help="the server's own metrics page (default: the one beside the API, if there is one)",

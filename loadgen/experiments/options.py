@@ -10,6 +10,7 @@ from conformance.run_options import add_connection
 from loadgen import run_options
 
 LIST = "list"
+SLO = "COLUMN OP VALUE on every line of the table, e.g. gap-p99<50ms"
 
 
 class Help(argparse.Action):
@@ -52,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     run_options.add_url(parser)
     run_options.add_endpoint(parser)
     _add_sizes(parser)
-    _add_gates(parser)
+    run_options.add_gates(parser, SLO)
     _add_reports(parser)
     add_connection(parser)
 
@@ -74,34 +75,11 @@ def _add_sizes(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def _add_gates(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what gates")
-    group.add_argument(
-        "--slo", metavar="SPEC", action="append", default=[],
-        help="COLUMN OP VALUE on every line of the table, e.g. gap-p99<50ms; repeatable",
-    )  # fmt: skip
-    group.add_argument(
-        "--max-failures", metavar="N|PERCENT", default="0",
-        help="requests that may fail, or break a MUST (default %(default)s)",
-    )  # fmt: skip
-    group.add_argument(
-        "--checks", metavar="GATE,…|none", default="wire,shape",
-        help="checks of every answer (default %(default)s)",
-    )  # fmt: skip
-
-
 def _add_reports(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("reports")
-    for form, what in (("json", "all of it"), ("csv", "the table"), ("markdown", "the table")):
-        group.add_argument(
-            f"--{form}", metavar="FILE", action="append", default=[],
-            help=f"{what}; repeatable; - is stdout",
-        )  # fmt: skip
-    group.add_argument(
-        "--metrics", metavar="URL|none", default="auto",
-        help="the server's own metrics page (default: the one beside the API, if there is one)",
-    )  # fmt: skip
-    group.add_argument("--debug", action="store_true", help="tracebacks for errors of ours")
+    forms = {"json": "all of it", "csv": "the table", "markdown": "the table"}
+    run_options.add_files(group, forms)
+    run_options.add_watching(group)
 
 
 def setting(text: str) -> tuple[str, int]:
