@@ -12,12 +12,12 @@ from pathlib import Path
 from conformance.errors import UsageError
 from conformance.run_options import DEFAULT_KEY
 from loadgen.against import PAIRS, turns, versus, write
+from loadgen.compare import THRESHOLD
 from loadgen.output import Outputs
 from loadgen.run_command import played
 from loadgen.setup import AUTO, NONE, Setup, setup_from_args
 from loadgen.versions import version
 
-THRESHOLD = 5.0  # percent
 SIDE = "b"  # what tells the second's marks from the first's
 
 
@@ -28,8 +28,8 @@ def main(args: argparse.Namespace) -> int:
     setups = setups_of(args, order, os.environ, descriptors)
     wanted = {"json": args.json, "jsonl": args.jsonl, "csv": args.csv, "html": args.html}
     with Outputs(wanted) as outputs:
-        percent = THRESHOLD if args.threshold is None else args.threshold
-        made = versus(list(played(setups)), order, args.seed, percent / 100)
+        threshold = THRESHOLD if args.threshold is None else args.threshold / 100
+        made = versus(list(played(setups)), order, args.seed, threshold)
         write(outputs, made, version(), definitions=args.definitions)
     return made.exit
 

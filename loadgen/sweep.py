@@ -15,7 +15,6 @@ from loadgen.slo import Met
 
 LOOKS = 40  # at what is in flight, in one trial
 HALF = LOOKS // 2  # before that nobody is stopped
-CLIENTS = ("client_limited", "rate_not_achieved", "schedule_late")
 
 Make = Callable[[float, int], Setup]  # rate and number of the trial → its setup
 
@@ -47,7 +46,7 @@ def trial_of(result: Result, rate: float) -> Trial:
     missed = [each.slo.text for each in result.judged if each.met is Met.NO]
     if result.too_many:
         missed.append(f"{result.failed} failed, {result.allowed} allowed")
-    limits = [doubt for doubt in result.doubts if doubt.reason in CLIENTS]
+    limits = [doubt for doubt in result.doubts if doubt.is_of_client]
     if limits:
         return Trial(rate, Outcome.UNTOLD, f"{limits[0].reason}: {limits[0].detail}")
     if missed:

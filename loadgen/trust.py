@@ -37,6 +37,8 @@ REASONS = {
     "worker_lost": "one of the workers died, failed or said nothing for too long; what it has not "
     "told is in no figure",
 }
+# The load was not what was asked for, and the server has no part in it.
+CLIENTS = frozenset({"client_limited", "rate_not_achieved", "schedule_late"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,11 @@ class Doubt:
 
     reason: str
     detail: str
+
+    @property
+    def is_of_client(self) -> bool:
+        """Was our own client the limit?"""
+        return self.reason in CLIENTS
 
 
 def doubts(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -15,6 +15,7 @@ from loadgen.result import Result
 from loadgen.server_metrics import Sample
 
 GAUGES = ("running", "waiting")
+Sizes = Mapping[str, int]  # of an experiment, by name
 
 
 @dataclass(frozen=True, slots=True)

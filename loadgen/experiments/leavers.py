@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from loadgen.experiments.figures import GAUGES, Shot, gaps, level, middle, of, over, role, waits
+from loadgen.experiments.figures import (
+    GAUGES,
+    Shot,
+    Sizes,
+    gaps,
+    level,
+    middle,
+    of,
+    over,
+    role,
+    waits,
+)
 from loadgen.experiments.spec import CONTROL
 from loadgen.experiments.table import Cell, Column, Table, millis, ratio, requests, seconds
 from loadgen.measure import Row
 from loadgen.outcome import Fate
 from loadgen.server_metrics import Sample
 
-Options = Mapping[str, int]
 EDGE = 0.15  # seconds around the coming and going of others in which a sample says nothing
 ROUNDING = 1e-6
 
@@ -36,7 +46,7 @@ HANG_UPS = (
 )  # fmt: skip
 
 
-def hang_ups(shots: Sequence[Shot], options: Options) -> Table:
+def hang_ups(shots: Sequence[Shot], options: Sizes) -> Table:
     """A line for each moment and way; two before them in which nobody hangs up."""
     lines: list[Mapping[str, Cell]] = []
     for name in dict.fromkeys(shot.turn.name for shot in shots):
@@ -171,7 +181,7 @@ LEAKS = (
 _ALONE = {"before": "alone, before", "after": "alone, after"}
 
 
-def leaks(shots: Sequence[Shot], options: Options) -> Table:
+def leaks(shots: Sequence[Shot], options: Sizes) -> Table:
     """Requests alone before and after; between them the mixture, a line for each kind."""
     before, after = of(shots, "before"), of(shots, "after")
     lines = [_alone("before", before)] if before else []

@@ -13,7 +13,6 @@ from loadgen.experiments.quiet import quiet
 from loadgen.experiments.reports import REPORTS
 from loadgen.experiments.spec import CONTEXT, CONTROL, Experiment
 from loadgen.experiments.staging import Cast, Pace, Stage, Staged, Turn, pace_of, turns
-from loadgen.experiments.streams import CLIENTS
 from loadgen.played import Played
 from loadgen.result import Result
 from loadgen.run_command import execute, judged
@@ -60,7 +59,7 @@ class Playing:
         """Once more, and once again, where it broke or our own client was the limit."""
         for number in range(1, TRIES + 1):
             shot = replace(await self._shot(turn), tries=number)
-            spoilt = any(doubt.reason in CLIENTS for doubt in shot.result.doubts)
+            spoilt = any(doubt.is_of_client for doubt in shot.result.doubts)
             cut = _interrupted(shot, self._setup(turn))
             if cut or not (spoilt or self._broke(shot)):
                 break

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from conformance.capture import Capture
 from loadgen.experiments.figures import (
     Shot,
+    Sizes,
     gaps,
     middle,
     of,
@@ -19,7 +20,6 @@ from loadgen.experiments.spec import CONTROL
 from loadgen.experiments.table import Cell, Column, Table, millis, ratio, requests, seconds
 from loadgen.measure import Row
 
-Options = Mapping[str, int]
 READER = "reader"
 STILL = 1.0  # seconds
 AT_ONCE = 0.05  # of the time that the answer takes
@@ -38,7 +38,7 @@ SLOW = (
 )
 
 
-def slow_readers(shots: Sequence[Shot], options: Options) -> Table:
+def slow_readers(shots: Sequence[Shot], options: Sizes) -> Table:
     """The control, and with one that stops reading for twice as long as an answer takes."""
     control, slow = of(shots, CONTROL), of(shots, "slow")
     base = {shot.turn.round: took(role(shot.result.rows)) for shot in control}
@@ -94,7 +94,7 @@ BUFFERS = (
 )  # fmt: skip
 
 
-def buffers(shots: Sequence[Shot], options: Options) -> Table:
+def buffers(shots: Sequence[Shot], options: Sizes) -> Table:
     """The control, read at once; then one that nobody reads, and all of it at the end."""
     control, never = of(shots, CONTROL), of(shots, "never")
     span = middle(_time(row) for shot in control for row in shot.result.rows)

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from loadgen.experiments.figures import (
     Shot,
+    Sizes,
     gaps,
     middle,
     of,
@@ -21,10 +22,6 @@ from loadgen.experiments.spec import CONTROL
 from loadgen.experiments.table import Cell, Column, Table, millis, ratio, requests
 from loadgen.measure import Row
 from loadgen.outcome import Fate
-
-CLIENTS = ("client_limited", "rate_not_achieved", "schedule_late")
-
-Options = Mapping[str, int]
 
 OVERLAP = (
     Column("streams", "requests sent at once", "requests"),
@@ -47,7 +44,7 @@ OVERLAP = (
 )  # fmt: skip
 
 
-def overlap(shots: Sequence[Shot], options: Options) -> Table:
+def overlap(shots: Sequence[Shot], options: Sizes) -> Table:
     """A line for each number of streams at once."""
     lines: list[Mapping[str, Cell]] = []
     base: float | None = None
@@ -94,12 +91,12 @@ ARRIVALS = (
 )
 
 
-def joiners(shots: Sequence[Shot], options: Options) -> Table:
+def joiners(shots: Sequence[Shot], options: Sizes) -> Table:
     """Before the first of them, while one waits for its first token, and when all have it."""
     return _arrivals(shots, "joined", "joiner")
 
 
-def long_prompt(shots: Sequence[Shot], options: Options) -> Table:
+def long_prompt(shots: Sequence[Shot], options: Sizes) -> Table:
     """The same for one that takes long to be read."""
     return _arrivals(shots, "long", "long")
 
@@ -177,12 +174,12 @@ MANY = (
 )
 
 
-def many_streams(shots: Sequence[Shot], options: Options) -> Table:
+def many_streams(shots: Sequence[Shot], options: Sizes) -> Table:
     """A line for each number, the last one with what broke."""
     return Table(MANY, tuple(_many(shot, options) for shot in shots))
 
 
-def _many(shot: Shot, options: Options) -> dict[str, Cell]:
+def _many(shot: Shot, options: Sizes) -> dict[str, Cell]:
     rows = shot.result.rows
     refused = sum(row.fate is Fate.REFUSED for row in rows)
     return {
@@ -197,7 +194,7 @@ def _many(shot: Shot, options: Options) -> dict[str, Cell]:
     }
 
 
-def broke(shot: Shot, options: Options) -> str | None:
+def broke(shot: Shot, options: Sizes) -> str | None:
     """In words; our own limits before the server's, which they may look like."""
     result = shot.result
     limit = result.load.get("streams_at_most")
@@ -211,5 +208,5 @@ def broke(shot: Shot, options: Options) -> str | None:
     worst = max(waits(result.rows), default=0.0)
     if worst > options["ttft"]:
         return f"a first token took {worst:.1f} s"
-    ours = [doubt for doubt in result.doubts if doubt.reason in CLIENTS]
+    ours = [doubt for doubt in result.doubts if doubt.is_of_client]
     return f"our own client: {ours[0].detail}" if ours else None
