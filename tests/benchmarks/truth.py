@@ -16,6 +16,7 @@ ten of ten say client_limited, and no time that is called a value lies outside i
 from __future__ import annotations
 
 import argparse
+import math
 import multiprocessing
 import os
 import statistics
@@ -129,7 +130,7 @@ def table(rows: Sequence[Row], clock: str, about: str) -> str:
 def _line(row: Row) -> str:
     def told(metric: str) -> str:
         one, every = (row.tail(metric, values=values) * 1e3 for values in (True, False))
-        return f"{one:.3f} ({every:.3f}) ms" if one == one else "too few"
+        return f"{one:.3f} ({every:.3f}) ms" if not math.isnan(one) else "too few"
 
     n = len(row.runs)
     return (
