@@ -45,6 +45,8 @@ def templated(engine: Engine, messages: Sequence[Message]) -> str:
 
 def detokenize(engine: Engine, body: Object) -> Document:
     """Raises ApiError(400)."""
+    if body.get("tokens") is None:
+        raise invalid("tokens: expected an array of token ids, got none", "tokens")
     ids = fields.token_ids(body, "tokens", _MOST_IDS)
     fields.in_vocabulary(engine.vocabulary, "tokens", ids)
     text = engine.text_of(ids)

@@ -153,6 +153,13 @@ def test_an_id_that_no_token_has_cannot_be_spelled() -> None:
     assert f"got {SIZE + 7}" in refused.json["error"]["message"]
 
 
+@pytest.mark.parametrize("body", [{}, {"tokens": None}])
+def test_without_ids_there_is_nothing_to_spell(body: dict[str, None]) -> None:
+    refused = posted(DETOKENIZE, body, with_ids())
+    assert (refused.status, refused.json["error"]["param"]) == (400, "tokens")
+    assert posted(DETOKENIZE, {"tokens": []}, with_ids()).json == {"prompt": ""}
+
+
 def test_a_prompt_of_ids_is_refused_in_one_line() -> None:
     refused = posted(COMPLETIONS, completion([1, SIZE + 7]), with_ids())
     assert refused.status == 400
