@@ -98,19 +98,7 @@ def judge(
     selected, for what they supersede. Raises UsageError when a case names a check that does not
     exist.
     """
-    return judge_trials(map(trial_from, dossiers), cases, policy, known)
-
-
-def judge_trials(
-    trials: Iterable[Trial],
-    cases: Sequence[Case],
-    policy: Policy | None = None,
-    known: Sequence[Case] = (),
-    *,
-    faultless: bool = True,
-) -> tuple[Result, ...]:
-    """The same for whoever has read the captures already; `faultless` as in `Bench.judge`."""
-    return Bench(cases, known).judge(trials, policy, faultless=faultless)
+    return Bench(cases, known).judge(map(trial_from, dossiers), policy)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from conformance.checks import Trial
 from conformance.dossier import CHAT, Dossier
 from conformance.findings import Verdict
-from conformance.judge import judge_trials
+from conformance.judge import Bench
 from conformance.reading import Reading, once, read
 from conformance.specs import known_cases
 from tests.loadgen.captures import DONE, capture, chunk, text
@@ -44,7 +44,7 @@ def test_leaving_the_faultless_out_leaves_all_faults_in() -> None:
     def results(faultless: bool) -> dict[str, Verdict]:
         one = reading()
         trial = Trial(Dossier("x", {"stream": (one.capture,)}, api=CHAT), {"stream": (one,)})
-        found = judge_trials([trial], cases, known=known_cases(), faultless=faultless)
+        found = Bench(cases, known_cases()).judge([trial], faultless=faultless)
         return {result.id: result.verdict for result in found}
 
     every, faulty = results(True), results(False)
