@@ -8,6 +8,7 @@ from conformance.reading import read
 from conformance.recorder import Recorder
 from conformance.script import Bounds, Clocks, Exchange
 from conformance.target import request_bytes
+from loadgen.measure import COUNTED_AT_MOST
 from loadgen.setup import CONNECT, Setup
 
 # As vLLM, SGLang and llama.cpp call it; llama.cpp has its own under `meta`.
@@ -37,6 +38,6 @@ def context_listed(listed: dict[str, Json], model: str | None) -> int | None:
         meta = entry.get("meta")
         for place in (entry, meta) if isinstance(meta, dict) else (entry,):
             for value in map(place.get, KEYS):
-                if type(value) is int and value > 0:
+                if type(value) is int and 0 < value <= COUNTED_AT_MOST:
                     return value
     return None

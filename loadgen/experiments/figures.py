@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from conformance.capture import Capture
-from loadgen.experiments.staging import ORDINARY_ROLE, Turn
+from loadgen.experiments.spec import ORDINARY_ROLE
+from loadgen.experiments.staging import Turn
 from loadgen.measure import Row
 from loadgen.quantiles import quantile
 from loadgen.result import Result
@@ -45,6 +46,11 @@ def of(shots: Iterable[Shot], load: str) -> list[Shot]:
 def role(rows: Iterable[Row], name: str = ORDINARY_ROLE) -> list[Row]:
     """The requests of one role, in order."""
     return [row for row in rows if (row.client or ORDINARY_ROLE) == name]
+
+
+def time_of(row: Row) -> float | None:
+    """Seconds from its send to its last event."""
+    return None if row.last_event is None or row.sent is None else row.last_event - row.sent
 
 
 def pooled(values: Iterable[float], q: float) -> float | None:

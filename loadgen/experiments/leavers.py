@@ -14,10 +14,11 @@ from loadgen.experiments.figures import (
     of,
     over,
     role,
+    time_of,
     waits,
 )
 from loadgen.experiments.spec import CONTROL
-from loadgen.experiments.table import Cell, Column, Table, millis, ratio, requests, seconds
+from loadgen.experiments.table import Cell, Column, Table, millis, number, ratio, requests, seconds
 from loadgen.measure import Row
 from loadgen.outcome import Fate
 from loadgen.server_metrics import Sample
@@ -194,7 +195,7 @@ def leaks(shots: Sequence[Shot], options: Sizes) -> Table:
         now["more"] = _difference(now, was, GAUGES)
         now["blocks-more"] = _difference(now, was, ("blocks",))
         now["changed"] = _changed(of(shots, CONTROL), before, after)
-        now["slower"] = over(_number(now["e2e-p50"]), _number(was["e2e-p50"]))
+        now["slower"] = over(number(now["e2e-p50"]), number(was["e2e-p50"]))
         lines.append(now)
     return Table(LEAKS, tuple(lines))
 
@@ -228,8 +229,6 @@ def _alone(load: str, shots: Sequence[Shot]) -> dict[str, Cell]:
 
 def _kind(name: str, rows: Sequence[Row], *, reads: bool) -> dict[str, Cell]:
     whole = sum(row.success for row in rows)
-    spans = [row.last_event - row.sent for row in rows if row.success and row.last_event
-             and row.sent is not None]  # fmt: skip
     return {
         "clients": name,
         "sent": sum(row.was_sent for row in rows),
@@ -237,17 +236,13 @@ def _kind(name: str, rows: Sequence[Row], *, reads: bool) -> dict[str, Cell]:
         "left": sum(row.fate is Fate.LEFT for row in rows),
         "lost": len(rows) - whole if reads else None,
         "ttft-p50": middle(waits(rows)),
-        "e2e-p50": middle(spans),
+        "e2e-p50": middle(time_of(row) for row in rows if row.success),
     }
 
 
 def _difference(
     after: Mapping[str, Cell], before: Mapping[str, Cell], names: Sequence[str]
 ) -> float | None:
-    pairs = [(_number(after.get(name)), _number(before.get(name))) for name in names]
+    pairs = [(number(after.get(name)), number(before.get(name))) for name in names]
     known = [a - b for a, b in pairs if a is not None and b is not None]
     return sum(known) if known else None
-
-
-def _number(cell: Cell) -> float | None:
-    return cell if isinstance(cell, int | float) else None

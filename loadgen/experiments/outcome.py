@@ -8,7 +8,6 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tabulate import tabulate
 
@@ -180,12 +179,6 @@ def document(outcome: Outcome, url: str, version: str) -> dict[str, Json]:
 
 def _finite(value: Cell) -> Json:
     return None if isinstance(value, float) and math.isinf(value) else value
-
-
-def table_from(document: Mapping[str, Any]) -> Table:
-    """The table of a stored document, for the columns that its experiment has today."""
-    columns = REPORTS[document["experiment"]].columns
-    return Table(columns, tuple(document["rows"]), tuple(document["notes"]))
 
 
 def dumps(outcome: Outcome, url: str, version: str) -> str:

@@ -14,11 +14,11 @@ from loadgen.experiments.figures import (
     over,
     pooled,
     role,
+    time_of,
     took,
 )
 from loadgen.experiments.spec import CONTROL
-from loadgen.experiments.table import Cell, Column, Table, millis, ratio, requests, seconds
-from loadgen.measure import Row
+from loadgen.experiments.table import Cell, Column, Table, millis, number, ratio, requests, seconds
 
 READER = "reader"
 STILL = 1.0  # seconds
@@ -46,12 +46,8 @@ def slow_readers(shots: Sequence[Shot], options: Sizes) -> Table:
     lines = [_slow_line("read at once", control, 1.0 if control else None)]
     lines.append(_slow_line("not read for a while", slow, middle(longer)))
     for line in lines:
-        line["gap-longer"] = over(_number(line["gap-p99"]), _number(lines[0]["gap-p99"]))
+        line["gap-longer"] = over(number(line["gap-p99"]), number(lines[0]["gap-p99"]))
     return Table(SLOW, tuple(lines))
-
-
-def _number(cell: Cell) -> float | None:
-    return cell if isinstance(cell, int | float) else None
 
 
 def _slow_line(name: str, shots: Sequence[Shot], longer: float | None) -> dict[str, Cell]:
@@ -67,12 +63,8 @@ def _slow_line(name: str, shots: Sequence[Shot], longer: float | None) -> dict[s
         "whole": f"{whole} of {len(rows)}",
         "lost": len(rows) - whole,
         "its end": ", ".join(sorted({row.fate.value for row in others})) or None,
-        "its-time": middle(_time(row) for row in others),
+        "its-time": middle(time_of(row) for row in others),
     }
-
-
-def _time(row: Row) -> float | None:
-    return None if row.last_event is None or row.sent is None else row.last_event - row.sent
 
 
 BUFFERS = (
@@ -97,7 +89,7 @@ BUFFERS = (
 def buffers(shots: Sequence[Shot], options: Sizes) -> Table:
     """The control, read at once; then one that nobody reads, and all of it at the end."""
     control, never = of(shots, CONTROL), of(shots, "never")
-    span = middle(_time(row) for shot in control for row in shot.result.rows)
+    span = middle(time_of(row) for shot in control for row in shot.result.rows)
     lines = [_absorbing(shot, span, reads=True) for shot in control]
     lines += [_absorbing(shot, span, reads=False) for shot in never]
     return Table(BUFFERS, tuple(lines))

@@ -13,6 +13,7 @@ from conformance.schema import did_you_mean, load_schema, validate
 from conformance.specs import specs_dir
 
 Amount: TypeAlias = "int | str"  # a number, or the option that holds it
+ORDINARY_ROLE = "stream"  # its requests are ordinary clients, whose figures a run reports
 CONTROL = "control"  # the load whose pace the others go by
 CONTEXT = "context"  # of `input`: as long as the endpoint takes
 DOUBLED = "n"
@@ -132,7 +133,7 @@ def experiment_of(node: Node, file: str) -> Experiment:
         title=values["title"],
         report=values["report"],
         options=values["options"],
-        loads=tuple(_load(each) for each in values["loads"]),
+        loads=tuple(_load(each) for each in _whole_numbers(values["loads"])),
         bounds=tuple(values.get("bounds", ())),
         doubling=values.get("doubling"),
         until_broken=values.get("until-broken", False),
@@ -171,6 +172,15 @@ def _leaves(values: Mapping[str, Any]) -> Leaves:
     return Leaves(values.get("by"), both, values.get("output"), values.get("time"))
 
 
+def _whole_numbers(value: Any) -> Any:
+    """To the schema 2.0 is a whole number, to `range` it is none."""
+    if isinstance(value, dict):
+        return {key: _whole_numbers(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_whole_numbers(each) for each in value]
+    return int(value) if isinstance(value, float) else value
+
+
 def _whole(made: Experiment, node: Node) -> None:
     """What the schema cannot say: options are small numbers, and every amount is one of them."""
     lines = _lines(node)
@@ -188,6 +198,14 @@ def _whole(made: Experiment, node: Node) -> None:
     if any(load.needs_pace for load in made.loads) and made.loads[0].name != CONTROL:
         words_ = f"expected a load named {CONTROL} first: others go by its time"
         raise SpecError(made.file, lines["loads"], "loads", words_)
+    for part in (part for load in made.loads for part in load.parts):
+        if part.role == ORDINARY_ROLE and (part.leaves or part.stalls):
+            expected = "expected another role for who leaves or stalls"
+            raise SpecError(made.file, lines["loads"], ORDINARY_ROLE, expected)
+        events = part.leaves.events if part.leaves is not None else None
+        if events is not None and events[0] > events[1]:
+            expected = "expected the smaller number first"
+            raise SpecError(made.file, lines["loads"], "events", expected)
 
 
 def _lines(node: Node) -> dict[str, int]:

@@ -20,6 +20,8 @@ from loadgen.clients import BUFFER, ORDINARY, Client, Clients
 from loadgen.experiments.spec import (
     CONTEXT,
     CONTROL,
+    MOST,
+    ORDINARY_ROLE,
     Amount,
     Experiment,
     Leaves,
@@ -33,7 +35,6 @@ from loadgen.result import Result
 from loadgen.spelling import mark_of
 from loadgen.workload import Ask, Workload, hash_of
 
-ORDINARY_ROLE = "stream"  # its requests are ordinary clients, whose figures a run reports
 SPARE = 32  # tokens of a context that a prompt as long as it leaves free
 
 
@@ -138,7 +139,7 @@ def doublings(most: int) -> list[int]:
     found = [1]
     while found[-1] * 2 <= most:
         found.append(found[-1] * 2)
-    return found if found[-1] == most else [*found, most]
+    return found if found[-1] >= most else [*found, most]
 
 
 def pace_of(result: Result) -> Pace:
@@ -208,7 +209,8 @@ class Stage:
                 "the endpoint's models list has no max_model_len, or its usage no prompt_tokens: "
                 "say with --input-tokens how many words the long prompt is to have"
             )
-        return max(1, int((self.context - self.number(part.output) - SPARE) / price))
+        room = (self.context - self.number(part.output) - SPARE) / price
+        return int(min(MOST, max(1, room)))  # a server may say anything
 
     def _client(self, part: Part, output: int, rng: Random) -> Client:
         if part.role == ORDINARY_ROLE:

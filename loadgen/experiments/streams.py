@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -80,13 +81,17 @@ def _identity(shots: Sequence[Shot]) -> dict[str, Cell]:
 # -- others come while some run ------------------------------------------------------------------
 
 ARRIVALS = (
-    Column("running streams", "when: alone; then, with the others, by when a gap ended"),
+    Column(
+        "running streams",
+        "when: alone; then, with the others: gaps that ended before, that overlap a wait for a "
+        "first token, that began after the last wait",
+    ),
     millis("gap-p50", "between neighbouring chunks with text of the running streams"),
     millis("gap-p99", "the same"),
     millis("gap-max", "the worst of them"),
     millis("ttft-p50", "of those that came then: first chunk with text − last byte of the request"),
     millis("ttft-max", "the same, the worst"),
-    Column("prompt", "mean prompt_tokens of usage of those that came then", "tokens", "", 0),
+    Column("prompt", "median prompt_tokens of usage of those that came then", "tokens", "", 0),
     requests("lost", "requests that did not come whole"),
 )
 
@@ -122,7 +127,7 @@ _MOMENTS = ("before they come", "while one waits", "when all have come")
 
 
 def _split(running: Sequence[Row], come: Sequence[Row]) -> dict[str, list[float]]:
-    """The gaps of the running streams by what went on at their end."""
+    """The gaps of the running streams; one that lies between two waits is in none."""
     spans = [(row.sent, row.first_token) for row in come]
     known = [(start, end) for start, end in spans if start is not None and end is not None]
     out: dict[str, list[float]] = {moment: [] for moment in _MOMENTS}
@@ -206,7 +211,7 @@ def broke(shot: Shot, options: Sizes) -> str | None:
     if result.failed:
         return f"{result.failed} answers break a MUST"
     worst = max(waits(result.rows), default=0.0)
-    if worst > options["ttft"]:
+    if worst > options.get("ttft", math.inf):
         return f"a first token took {worst:.1f} s"
     ours = [doubt for doubt in result.doubts if doubt.is_of_client]
     return f"our own client: {ours[0].detail}" if ours else None

@@ -144,6 +144,10 @@ def _where(table: Table, bound: Bound, row: Mapping[str, Cell], value: float) ->
     return f"{first.text(row.get(first.name))}: {shown}"
 
 
+def number(cell: Cell) -> float | None:
+    return cell if isinstance(cell, int | float) else None
+
+
 def texts(table: Table) -> Iterator[list[str]]:
     """The cells as people read them."""
     for row in table.rows:

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loadgen.experiments.outcome import table_from
-from loadgen.experiments.table import markdown
+from loadgen.experiments.reports import REPORTS
+from loadgen.experiments.table import Table, markdown
 from tests.demo import serving
 from tests.interop.llama import ENVIRONMENT, HERE, first_line
 
@@ -161,6 +161,12 @@ def rendered(server: str) -> str:
             continue
         parts.append(_one(server, document))
     return "\n".join(parts)
+
+
+def table_from(document: Mapping[str, Any]) -> Table:
+    """The table of a stored document, for the columns that its experiment has today."""
+    columns = REPORTS[document["experiment"]].columns
+    return Table(columns, tuple(document["rows"]), tuple(document["notes"]))
 
 
 def _one(server: str, document: Mapping[str, Any]) -> str:

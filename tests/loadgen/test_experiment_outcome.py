@@ -18,7 +18,6 @@ from loadgen.experiments.outcome import (
     document,
     outcome_of,
     render,
-    table_from,
 )
 from loadgen.experiments.spec import find
 from loadgen.experiments.table import (
@@ -32,6 +31,7 @@ from loadgen.experiments.table import (
     parse_bound,
     ratio,
 )
+from tests.benchmarks.experiments import table_from
 from tests.loadgen.rows import failed, row
 from tests.loadgen.shots import shot
 

@@ -9,7 +9,7 @@ import pytest
 from conformance.errors import SpecError, UsageError
 from conformance.plainyaml import read_bytes
 from loadgen.experiments.reports import REPORTS
-from loadgen.experiments.spec import Experiment, experiment_of, find, folder, known
+from loadgen.experiments.spec import Experiment, Leaves, experiment_of, find, folder, known
 from loadgen.experiments.staging import doublings, turns
 from loadgen.experiments.table import known_columns, parse_bound
 
@@ -56,6 +56,16 @@ def test_every_published_experiment_can_be_read_and_bounds_columns_that_its_tabl
             "load: first\n    parts: [{at: 30, ",
             "named control first",
         ),
+        (
+            "role: stream, count: streams",
+            "role: stream, leaves: {events: 2}, count: streams",
+            "stream: expected another role for who leaves or stalls",
+        ),
+        (
+            "role: stream, count: streams",
+            "role: leaver, leaves: {events: [5, 2]}, count: streams",
+            "events: expected the smaller number first",
+        ),
         ("title: Two", "doubling: most\ntitle: Two", "doubling: expected an option's name"),
     ],
 )
@@ -69,6 +79,13 @@ def test_what_an_experiment_may_not_say_is_one_line_with_its_place(
     assert str(error.value).startswith("mine.yaml:")
 
 
+def test_a_whole_number_may_be_spelled_as_a_float() -> None:
+    part = "role: leaver, leaves: {events: 2.0}, count: 1.0"
+    (load,) = made(SMALL.replace("role: stream, count: streams", part)).loads
+    assert (load.parts[0].count, load.parts[0].leaves) == (1, Leaves(events=(2, 2)))
+    assert type(load.parts[0].count) is int
+
+
 def test_an_experiment_of_ones_own_is_a_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(SMALL)
@@ -80,7 +97,7 @@ def test_an_experiment_of_ones_own_is_a_file(tmp_path: Path) -> None:
 
 
 def test_doubling_ends_with_what_was_asked_for() -> None:
-    assert doublings(1) == [1]
+    assert doublings(0) == doublings(1) == [1]
     assert doublings(32) == [1, 2, 4, 8, 16, 32]
     assert doublings(20) == [1, 2, 4, 8, 16, 20]
 

@@ -88,6 +88,8 @@ def test_a_prompt_as_long_as_the_context_leaves_room_for_its_answer() -> None:
     assert long.input == int((4096 - 8 - 32) / 1.5)
     given = replace(made, options={**made.options, "input_tokens": 99})
     assert [m.input for m in given.cast() if m.role == "long"] == [99]
+    endless = replace(made, context=10**15, pace=replace(PACE, price=1e-300))
+    assert [m.input for m in endless.cast() if m.role == "long"] == [1_000_000]
     with pytest.raises(UsageError, match="say with --input-tokens how many words"):
         replace(made, context=None).cast()
 
@@ -102,7 +104,8 @@ def test_the_context_is_what_the_models_list_says_of_the_model() -> None:
     assert context_listed(listed, None) == 7  # type: ignore[arg-type]
     assert context_listed(listed, "b") == 9  # type: ignore[arg-type]
     assert context_listed(listed, "c") is None  # type: ignore[arg-type]
-    assert context_listed({"data": [{"id": "a", "max_model_len": True}]}, None) is None
+    for odd in (True, 0, 10**400):
+        assert context_listed({"data": [{"id": "a", "max_model_len": odd}]}, None) is None
 
 
 def test_the_pace_is_the_median_stream_of_the_control_and_its_dearest_word() -> None:
