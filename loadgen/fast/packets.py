@@ -156,7 +156,9 @@ class Tapped:
         if ended.how is How.FRAMED and reads:
             ended = replace(ended, at=reads[-1].at)
         elif ended.how in (How.CLOSED, How.RESET) and self._arrivals.closed_at is not None:
-            ended = replace(ended, at=self._arrivals.closed_at)
+            # A FIN may overtake bytes that were lost and sent again.
+            last = reads[-1].at if reads and reads[-1].at is not None else 0.0
+            ended = replace(ended, at=max(self._arrivals.closed_at, last))
         return replace(capture, reads=reads, end=ended, clock="packet")
 
     def close(self) -> None:

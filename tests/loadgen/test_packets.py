@@ -7,17 +7,20 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from typing import cast
 
 import pytest
 import trio
 
-from conformance.capture import Capture, How, Read
+from conformance.capture import Capture, End, How, Read
 from conformance.connect import Door
 from conformance.errors import UsageError
 from conformance.reading import read
 from conformance.script import Exchange, Slow
 from loadgen.exactness import moments
 from loadgen.fast import FastRecorder, reason_against_packets, ring, stamps_work
+from loadgen.fast.arrived import Arrivals
+from loadgen.fast.packets import Packets, Tapped
 from loadgen.recording import settle
 from tests.conformance.attacks import CHUNKED, TOKEN, framed_chunk
 from tests.conformance.hostile_server import EVENTS, head
@@ -145,6 +148,21 @@ def test_by_the_packet_clock_every_time_is_a_value() -> None:
         assert [each.at for each in found if each] == [1.0, 2.0]
         assert [each.earliest for each in found if each] == earliest
         assert [each.is_value for each in found if each] == [clock == "packet"] * 2
+
+
+def test_no_exchange_ends_before_its_last_byte_came_whichever_packet_was_lost() -> None:
+    class Silent:
+        def drain(self) -> None: ...
+
+    arrivals = Arrivals(0)
+    arrivals.add(1, 10, 1.0)
+    arrivals.add(21, 10, 2.0)
+    arrivals.close(2.0)
+    arrivals.add(11, 10, 3.0)
+    tapped = Tapped(cast(Packets, Silent()), b"", arrivals)
+    tapped._upto = 0
+    made = tapped.timed(Capture(bytes(30), end=End(How.CLOSED, 9.0)))
+    assert (made.reads[-1].at, made.end.at) == (3.0, 3.0)
 
 
 def test_without_the_capability_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
