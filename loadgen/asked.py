@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from conformance.capture import Json
+from conformance.report.escape import terminal
 from loadgen.measure import Row
 from loadgen.quantiles import quantile
 
@@ -50,7 +51,7 @@ def lines(found: Lengths | None, by: Json) -> Iterator[str]:
     p95 = "–" if found.p95 is None else f"{found.p95:g}"
     exact = f"{found.exact} of {found.n} exactly as asked"
     off = f"off by {found.median:+g} (median), {p95} (p95), {found.most} (max)"
-    yield f"prompt tokens: {exact}, {off}; {by}"
+    yield f"prompt tokens: {exact}, {off}; {terminal(str(by))}"
 
 
 def document(found: Lengths | None, by: Json) -> dict[str, Json] | None:

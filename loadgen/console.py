@@ -49,7 +49,7 @@ def render(result: Result) -> str:
 def head(result: Result) -> str:
     """Who was asked, and for what load."""
     target, load = result.target, result.load
-    name = f"{terminal(target.model)} at {terminal(target.url)} ({target.api})"
+    name = f"{terminal(target.model)} at {terminal(target.url)} ({terminal(target.api)})"
     how = {key: value for key, value in load.items() if value is not None and key in _HOW}
     offered = ", ".join(f"{key} {terminal(str(value))}" for key, value in how.items())
     return f"{name}\n{offered}"
@@ -150,7 +150,8 @@ def _checks(result: Result) -> Iterator[str]:
         return
     unjudged = f", {tally.unjudged} not looked at" if tally.unjudged else ""
     broken = f"{len(tally.broken)} break a MUST"
-    yield f"checks ({', '.join(result.gates)}): {tally.judged} answers judged{unjudged}, {broken}"
+    gates = terminal(", ".join(result.gates))
+    yield f"checks ({gates}): {tally.judged} answers judged{unjudged}, {broken}"
     found = list(judged_failures(tally))
     for told in found[:CHECKS_SHOWN]:
         yield (

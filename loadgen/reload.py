@@ -27,12 +27,15 @@ from loadgen.result import Result, Target, failures
 from loadgen.server_metrics import Histogram, Sample, Served
 from loadgen.slo import parse_slo
 from loadgen.summary import Window, summarise
-from loadgen.trust import Doubt
+from loadgen.trust import REASONS, Doubt
 from loadgen.verdict import judge_slo
 
 FILE_AT_MOST = 1 << 30  # bytes
 Document = Mapping[str, Any]
-_FLAWS = (KeyError, TypeError, ValueError, AttributeError, RecursionError, StopIteration)
+_FLAWS = (
+    *(LookupError, TypeError, ValueError, ArithmeticError),
+    *(AttributeError, RecursionError, StopIteration),
+)
 
 
 def load(path: Path) -> tuple[Result, ...]:
@@ -60,7 +63,9 @@ def document_at(path: Path) -> Document:
 
 def document_of(text: str, name: str) -> Document:
     with reading_report(name):
-        found: Document = json.loads(text)
+        found: Document = json.loads(
+            text, parse_int=_whole, parse_float=_finite, parse_constant=_finite
+        )
         if found["tool"]["name"] != TOOL or found["command"] != "run":
             raise KeyError("command")
         if found["schema"] != SCHEMA:
@@ -105,7 +110,7 @@ def result_from(run: Document) -> Result:
         rows=rows,
         summary=summary,
         judged=tuple(judge_slo(slo, measured, summary.good, broken) for slo in slos),
-        doubts=tuple(Doubt(str(each["reason"]), str(each["detail"])) for each in run["reasons"]),
+        doubts=tuple(map(_doubt, run["reasons"])),
         failures=tuple(failures(rows)),
         tally=tally,
         gates=tuple(str(gate) for gate in run["checks"]["gates"]),
@@ -120,13 +125,33 @@ def result_from(run: Document) -> Result:
     )
 
 
+def _finite(text: str) -> float:
+    """JSON has no other numbers. Raises ValueError."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is no number")
+    return value
+
+
+def _whole(text: str) -> int:
+    """One that any sum can hold as a float too."""
+    _finite(text)
+    return int(text)
+
+
+def _doubt(stored: Document) -> Doubt:
+    """Raises KeyError for a reason that no report has."""
+    REASONS[stored["reason"]]
+    return Doubt(stored["reason"], str(stored["detail"]))
+
+
 def _served(stored: Document) -> Served:
     samples = tuple(
         Sample(_number(each["at"]), {k: _number(v) for k, v in each.items() if k != "at"})
         for each in stored["samples"]
     )
     own = stored["first_token"]
-    tokens = _member(stored["tokens"]["generated"])
+    tokens = _known(stored["tokens"]["generated"])
     return Served(str(stored["names"]), samples, tokens, None if own is None else _histogram(own))
 
 
@@ -143,7 +168,7 @@ def _solo(stored: Document) -> Solo:
 
 
 def _recovery(stored: Document) -> Recovery:
-    numbers = (_member(stored[each]) for each in ("took", "within", "probe_before", "probe_after"))
+    numbers = (_known(stored[each]) for each in ("took", "within", "probe_before", "probe_after"))
     before, after = (_gauges(stored[each]) for each in ("gauges_before", "gauges_after"))
     return Recovery(before, after, *numbers)
 
@@ -154,6 +179,7 @@ def _gauges(stored: Document | None) -> dict[str, float] | None:
 
 _NEEDED = {field.name for field in fields(Row) if field.default is MISSING}
 _KNOWN = {field.name for field in fields(Row)}
+_LISTS = ("token_times", "earliest")
 _TEXT = ("prompt_hash", "finish", "detail", "client", "answer_hash", "part")
 
 
@@ -168,8 +194,8 @@ def _value(name: str, value: Any) -> Any:
         return Fate(value)
     if name == "told":
         return value.encode("latin-1")
-    if isinstance(value, list):
-        return tuple(_member(each) for each in value)
+    if name in _LISTS:
+        return tuple(map(_number, value))
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str) is not (name in _TEXT):
@@ -177,10 +203,8 @@ def _value(name: str, value: Any) -> Any:
     return value if isinstance(value, str) else _number(value)
 
 
-def _member(value: Any) -> Any:
-    if value is None or isinstance(value, bool | str):
-        return value
-    return tuple(_member(each) for each in value) if isinstance(value, list) else _number(value)
+def _known(value: Any) -> Any:
+    return None if value is None else _number(value)
 
 
 def _number(value: Any) -> Any:

@@ -71,6 +71,19 @@ def test_the_report_command_renders_again(
     assert table.read_text() == "".join(export.csv_lines(result()))
 
 
+ROW = {"index": 0, "intended": 0, "fate": "complete", "prompt_hash": ""}
+RECOVERY = dict.fromkeys(
+    ("gauges_before", "gauges_after", "took", "within", "probe_before", "probe_after")
+)
+
+
+def test_what_stands_in_a_report_cannot_move_the_cursor() -> None:
+    stored = json.loads(text(result()))
+    stored["target"]["api"] = stored["checks"]["gates"][0] = "\x1b]0;owned\x07"
+    (back,) = loads(json.dumps(stored), "x.json")
+    assert "\x1b" not in console.render(back)
+
+
 def flawed(**members: Any) -> str:
     return json.dumps({**json.loads(text(result())), **members})
 
@@ -95,6 +108,16 @@ def flawed(**members: Any) -> str:
         flawed(window={"start": "a", "end": 1}),
         flawed(repeat=1, runs=[]),
         flawed(checks={}),
+        flawed(reasons=[{"reason": "\x1b[31mx", "detail": "x"}]),
+        flawed(failed={"count": 1e999, "met": True, "allowed": "0"}),
+        flawed(load={"rate": float("nan")}),
+        flawed(load={"rate": 10**400}),
+        flawed(window={"start": 10**400, "end": 1}),
+        flawed(workers={"each": [], "starts_apart": []}),
+        flawed(rows=[{**ROW, "turn": []}]),
+        flawed(rows=[{**ROW, "client": []}]),
+        flawed(rows=[{**ROW, "token_times": ["x"]}]),
+        flawed(recovery={**RECOVERY, "probe_before": "x"}),
     ],
 )
 def test_what_is_no_report_is_one_line(given: str) -> None:
