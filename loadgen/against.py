@@ -118,9 +118,8 @@ def render(made: Versus, *, definitions: bool = False) -> str:
     told = [together.render(each, definitions=definitions) for each in sides]
     if made.comparison is not None:
         told.append(compare_console.render(made.comparison))
-    whole = len(made.first) == len(made.second)
     turns_ = f"{len(made.order)} turns, {''.join(NAMES[side] for side in made.order)}"
-    last = f"{turns_}{'' if whole and made.complete else ', not complete'} · exit {made.exit}"
+    last = f"{turns_}{'' if made.complete else ', not complete'} · exit {made.exit}"
     return "\n".join([*told, last]) + "\n"
 
 

@@ -47,6 +47,9 @@ class Draw:
     a: float
     b: float = 0.0
 
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.a:g},{self.b:g}"
+
     def draw(self, rng: Random, least: float = 0.0) -> float:
         return min(MOST, max(least, self._drawn(rng)))
 
@@ -184,7 +187,8 @@ def parse_clients(leave: Sequence[str], read: Sequence[str]) -> Clients:
     """`10%:events:1..20:rst`, `5%:rate:2000`. Raises UsageError."""
     groups = [_group(text, "--leave", LEAVING) for text in leave]
     groups += [_group(text, "--read", READING) for text in read]
-    if sum(group.share for group in groups) > 100:
+    # As many decimals as a share may have: those of floats would make 100 more than that.
+    if round(sum(group.share for group in groups), 6) > 100:
         raise UsageError("--leave and --read: the shares are more than 100 % together")
     return Clients(tuple(groups))
 

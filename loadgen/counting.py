@@ -22,7 +22,7 @@ from conformance.script import Bounds, Clocks, Exchange
 from conformance.target import request_bytes
 from loadgen import tokenizer_file
 from loadgen.lengths import Length
-from loadgen.measure import row_from
+from loadgen.measure import COUNTED_AT_MOST, row_from
 from loadgen.parts import Prefix
 from loadgen.played import Played
 from loadgen.preflight import Endpoint
@@ -106,7 +106,7 @@ class _Asked:
         root = self.endpoint.path.removesuffix(PATHS[self.workload.api])
         for path in dict.fromkeys((root.removesuffix("/v1"), root)):
             value = await self._posted(f"{path}/tokenize", members)
-            if value is not None and type(value.get("count")) is int:
+            if value is not None and _counted(value) is not None:
                 return value
         return None
 
@@ -121,8 +121,7 @@ class _Asked:
 
     async def count(self, members: Mapping[str, Json]) -> int | None:
         value = await self.tokenize(members)
-        found = None if value is None else value.get("count")
-        return found if type(found) is int else None
+        return None if value is None else _counted(value)
 
     async def ids(self, text: str) -> Sequence[int] | None:
         value = await self.tokenize({"prompt": text})
@@ -130,6 +129,12 @@ class _Asked:
         if not isinstance(found, list) or not all(type(each) is int for each in found):
             return None
         return [each for each in found if type(each) is int]
+
+
+def _counted(value: Mapping[str, Json]) -> int | None:
+    """What /tokenize counted; None where that can be no count, whatever it says."""
+    found = value.get("count")
+    return found if type(found) is int and 0 <= found <= COUNTED_AT_MOST else None
 
 
 def _bare(workload: Workload) -> Workload:

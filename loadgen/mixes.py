@@ -63,7 +63,8 @@ class _Entry:
         node = self.members.get(member)
         if node is None:
             return None
-        if isinstance(node.value, bool) or not isinstance(node.value, str | int | float):
+        known = isinstance(node.value, str | int | float) and not isinstance(node.value, bool)
+        if not known or node.value == "":
             raise self.refuse(member, "expected a text or a number")
         return str(node.value)
 

@@ -123,6 +123,8 @@ def described(part: Part) -> Mapping[str, str | float | None]:
     """A part of a mix in a report's words."""
     prefix = part.prefix
     shared = None if prefix is None else f"{prefix.share:g}%:{prefix.tokens}:{prefix.groups}"
+    # Left out where nobody waits, as in reports from before it was told.
+    think = {} if part.think == NO_WAIT else {"think": str(part.think)}
     return {
         "name": part.name,
         "weight": part.weight,
@@ -134,4 +136,5 @@ def described(part: Part) -> Mapping[str, str | float | None]:
         "prefix": shared,
         "turns": None if part.turns is None else str(part.turns),
         "plain": f"{part.plain:g}%" if part.plain else None,
+        **think,
     }

@@ -206,9 +206,9 @@ class Player:
                 for _ in range(int(min(load.clients, self._limits.in_flight, load.most))):
                     nursery.start_soon(client)
         finally:
-            self._close_books(load, begun)
+            self._close_books(load, begun, most)
 
-    def _close_books(self, load: Closed, begun: int) -> None:
+    def _close_books(self, load: Closed, begun: int, most: float) -> None:
         now, last = self._recorder.now(), self._last
         interrupted = not self.offered.complete
         if interrupted or load.seconds is None:
@@ -216,9 +216,7 @@ class Player:
         else:
             self.offered.end = self.offered.start + load.seconds
         fate = Fate.CANCELLED if interrupted else Fate.DROPPED
-        limits = self._limits
-        most = min(load.most, limits.requests, load.below(limits.index))
-        over = begun >= most or self._sent >= limits.requests
+        over = begun >= most or self._sent >= self._limits.requests
         for number in range(begun, load.requests or 0) if over or interrupted else ():
             self._never(load.index(number), self.offered.end, fate)
 

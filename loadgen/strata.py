@@ -47,7 +47,7 @@ def strata(rows: Sequence[Row], measured: Sequence[Row]) -> tuple[Stratum, ...]:
 
 
 def _of(kind: str, rows: Sequence[Row], name: Callable[[Row], str | None]) -> Iterator[Stratum]:
-    """In the order in which they first occur, names that belong together."""
+    """By name; turn 2 before turn 10."""
     named: dict[str, list[Row]] = {}
     for row in rows:
         if (own := name(row)) is not None:
@@ -59,9 +59,9 @@ def _of(kind: str, rows: Sequence[Row], name: Callable[[Row], str | None]) -> It
 
 
 def _order(name: str) -> tuple[str, int]:
-    """turn 2 before turn 10."""
     word, _, number = name.rpartition(" ")
-    return (word, int(number)) if number.isdigit() else (name, 0)
+    counted = number.isascii() and number.isdigit() and len(number) < 10
+    return (word, int(number)) if counted else (name, 0)
 
 
 def _turn(row: Row) -> str | None:

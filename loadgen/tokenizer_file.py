@@ -23,12 +23,19 @@ def load(path: Path) -> Any:
         need = "needs the library tokenizers: pip install tokenizers"
         raise UsageError(f"--tokenizer {path}: {need}") from None
     try:
-        return Tokenizer.from_file(str(file))
+        tokenizer = Tokenizer.from_file(str(file))
+        # Some files ask for either: what is filled up or cut off is no length of a prompt.
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
     except Exception as error:  # it raises Exception itself, whatever is wrong with the file
         raise UsageError(f"--tokenizer {file}: cannot be read: {error}"[:200]) from None
+    return tokenizer
 
 
 def ids(tokenizer: Any, text: str) -> Sequence[int]:
-    """Without what a template would add."""
-    found: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+    """Without what a template would add. Raises UsageError, as where no token stands for a word."""
+    try:
+        found: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+    except Exception as error:  # as in `load`
+        raise UsageError(f"--tokenizer: a prompt cannot be encoded: {error}"[:200]) from None
     return found

@@ -100,5 +100,6 @@ def test_what_is_no_client_is_refused_in_one_line(flag: str, text: str) -> None:
 
 
 def test_shares_are_a_hundred_at_most() -> None:
+    parse_clients(["76.4%:headers", "14.7%:between"], ["8.9%:rate:2000"])  # exactly
     with pytest.raises(UsageError, match="more than 100 %"):
         parse_clients(["60%:headers"], ["50%:rate:1"])

@@ -14,7 +14,7 @@ from loadgen.measure import Row, row_from
 from loadgen.mixes import load_mix
 from loadgen.outcome import Fate
 from loadgen.page import parts as parts_of_page
-from loadgen.parts import Part, Prefix, parse_prefix
+from loadgen.parts import Part, Prefix, described, parse_prefix
 from loadgen.played import Played
 from loadgen.reload import loads
 from loadgen.slo import Met
@@ -234,6 +234,26 @@ def test_figures_are_told_for_each_part(mix: Path) -> None:
     assert "prompt tokens: " in page
 
 
+def test_parts_that_differ_in_their_think_time_alone_are_told_apart(tmp_path: Path) -> None:
+    file, told = tmp_path / "mix.yaml", []
+    for think in ("1", "2", "0"):
+        file.write_text(f"- {{name: a, turns: 2, think: {think}}}")
+        told.append(described(load_mix(file, "chat")[0]).get("think"))
+    assert told == ["fixed:1,0", "fixed:2,0", None]
+
+
+def test_a_part_may_end_in_any_digit_there_is(tmp_path: Path) -> None:
+    file = tmp_path / "mix.yaml"
+    names = ["phase ①", "phase ²", "phase 10", "phase 9", "phase " + "9" * 20]
+    file.write_text("".join(f"- name: {name}\n" for name in names))
+    words = ("--rate", "20", "--requests", "30", "--mix", str(file), "--tokenizer", "words")
+    result = against_reference(*words, *NO_CHECKS).result
+    assert [each.name for each in result.strata if each.name in names][:2] == [
+        "phase 9",
+        "phase 10",
+    ]
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [
@@ -246,6 +266,7 @@ def test_figures_are_told_for_each_part(mix: Path) -> None:
         ("- name: a\n  input_tokens: few", "input_tokens few: expected a number"),
         ("- name: a\n  think: 3", "expected turns as well"),
         ("- name: a\n  turns: [1]", "expected a text or a number"),
+        ("- name: a\n  turns: ''", "expected a text or a number"),
         ("- name: a\n  prompts: none.txt", "cannot be read"),
     ],
 )

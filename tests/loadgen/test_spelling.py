@@ -20,7 +20,7 @@ from conformance.capture import Json
 from conformance.errors import TargetError, UsageError
 from loadgen import tokenizer_file
 from loadgen.asked import lengths
-from loadgen.counting import costs_by_counts, costs_by_ids
+from loadgen.counting import _counted, costs_by_counts, costs_by_ids
 from loadgen.likeness import unlike
 from loadgen.spelling import (
     _APART,
@@ -193,6 +193,12 @@ def test_without_usage_a_word_is_a_token_and_the_report_says_so() -> None:
     assert ran.result.lengths is None
 
 
+@pytest.mark.parametrize("count", [-1, 10**400, "7", True])
+def test_what_no_prompt_has_is_no_count_whatever_tokenize_says(count: Json) -> None:
+    assert _counted({"count": count}) is None
+    assert _counted({"count": 7}) == 7
+
+
 def test_nobody_is_asked_where_no_length_was() -> None:
     ran = against(server("ids"), "--rate", "5", "--requests", "3")
     assert len(ran.asked) == 3
@@ -254,6 +260,13 @@ def test_a_local_file_knows_the_words_and_one_request_the_template(tmp_path: Pat
     (tmp_path / "broken.json").write_text("{")
     with pytest.raises(UsageError, match="cannot be read"):
         tokenizer_file.load(tmp_path / "broken.json")
+    made.enable_padding(length=512)
+    made.enable_truncation(2)
+    made.save(str(tmp_path / "tokenizer.json"))
+    assert len(tokenizer_file.ids(tokenizer_file.load(tmp_path), "The time year")) == 3
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, unk_token="[UNK]"))
+    with pytest.raises(UsageError, match=r"a prompt cannot be encoded: .*UNK"):
+        tokenizer_file.ids(made, "b")
     ran = against(server(), *LOAD, "--tokenizer", str(tmp_path))
     assert ran.result.load["tokens_a_word"] == 1.0
     assert ran.result.load["tokens_of_template_and_mark"] == TEMPLATE + 14
