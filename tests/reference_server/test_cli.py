@@ -220,7 +220,9 @@ def get(url: str, path: str) -> Any:
 def test_a_model_in_a_thread_is_served_and_left_like_the_scripted_one() -> None:
     flags = ("--model", "tiny", "--kv-blocks", "64", "--max-batch", "2", "--prefill-chunk", "8")
     with started(*flags) as (server, url):
-        answer = post(url, chat("Hello", model="tiny", stream=True, max_tokens=500))
+        # On and on, for it answers a greeting before anybody could look.
+        body = chat("Hello", model="tiny", stream=True, max_tokens=900, ignore_eos=True)
+        answer = post(url, body)
         assert answer.read(10)
         stats = get(url, "/stats")
         assert stats["engine"]["total_blocks"] == 64
