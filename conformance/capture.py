@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
@@ -51,9 +51,11 @@ class Segment:
     at: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
-    """One read: `end` is the offset in `Capture.received` after it."""
+class Read(NamedTuple):
+    """One read: `end` is the offset in `Capture.received` after it.
+
+    A tuple, for a load makes as many of them as it has events.
+    """
 
     end: int
     at: float | None = None

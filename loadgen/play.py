@@ -57,7 +57,8 @@ class Playing(Protocol):
 class Player:
     """One load on one recorder. `script` makes request number i; `take` gets what became of it.
 
-    `sleep` waits for the moments of the schedule, and for nothing else. `own`: does request i have
+    `sleep` waits for the moments of the schedule, and for nothing else; `watch` in the same way for
+    those at which is looked how late a timer wakes. `own`: does request i have
     a connection of its own, closed after its answer? `course`: in place of these two, where a
     request may be followed by another; the load's indices are then those of units.
     """
@@ -69,6 +70,7 @@ class Player:
         take: Take,
         limits: Limits | None = None,
         sleep: Sleep = trio.sleep,
+        watch: Sleep = trio.sleep,
         own: Callable[[int], bool] = lambda index: False,
         course: Course | None = None,
     ) -> None:
@@ -76,7 +78,7 @@ class Player:
         self._course = course or Single(script, own)
         self._take = take
         self._limits = limits or Limits()
-        self._sleep = sleep
+        self._sleep, self._watch = sleep, watch
         self._sent = 0
         self._in_flight = 0
         self._pool = Pool(recorder)
@@ -294,12 +296,12 @@ class Player:
 
     async def _watch_timer(self) -> None:
         """How late the timer wakes is how late everything else here can be."""
-        await trio.sleep(max(0.0, self.offered.start - self._recorder.now()))
+        await self._watch(max(0.0, self.offered.start - self._recorder.now()))
         due = aside = self._recorder.now()
         while True:
             if due >= aside:
                 set_aside()
                 aside = due + EVERY
             due = max(due + TICK, self._recorder.now())
-            await trio.sleep(max(0.0, due - self._recorder.now()))
+            await self._watch(max(0.0, due - self._recorder.now()))
             self.offered.lags.append(max(0.0, self._recorder.now() - due))

@@ -25,4 +25,4 @@ def player_of(
     script = partial(setup.script, endpoint, workload)
     course = course_of(workload, partial(setup.exchange, endpoint))
     bounds = limits or setup.limits
-    return Player(made.recorder, script, take, bounds, made.sleep, course=course)
+    return Player(made.recorder, script, take, bounds, made.sleep, made.watch, course=course)

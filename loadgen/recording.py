@@ -25,14 +25,19 @@ from loadgen.lines import Records
 
 KERNEL, USER, PACKET = "kernel", "user", "packet"
 CLOCKS = (USER, KERNEL, PACKET)
+Sleep = Callable[[float], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """`sleep`: how the schedule is waited for. `described`: what the report says, at the end."""
+    """`sleep`: how the schedule is waited for; `watch`: for one more who waits in that way.
+
+    `described`: what the report says, at the end.
+    """
 
     recorder: Records
-    sleep: Callable[[float], Awaitable[object]]
+    sleep: Sleep
+    watch: Sleep
     described: Callable[[], dict[str, Json]]
 
 
@@ -66,18 +71,18 @@ async def recording(
     """
     clock, why = settle(wanted, door)
     about: dict[str, Json] = {"clock": clock, "clock_because": why}
-    with Pacer() as pacer:
-        exact = paced and pacer.is_exact
+    with Pacer() as pacer, Pacer() as watch:
+        exact = paced and pacer.is_exact and watch.is_exact
         about["pacing"] = "timerfd" if exact else "event loop"
-        sleep = pacer.sleep if exact else trio.sleep
+        waits = (pacer.sleep, watch.sleep) if exact else (trio.sleep, trio.sleep)
         if clock == USER:
             about["recorder"] = "plain"
-            yield Recording(Recorder(door, secrets=secrets), sleep, lambda: about)
+            yield Recording(Recorder(door, secrets=secrets), *waits, lambda: about)
             return
         about["recorder"] = "fast"
         fast = FastRecorder(door, packet=clock == PACKET, clock=time.monotonic, secrets=secrets)
         async with fast.open():
-            yield Recording(fast, sleep, lambda: {**about, **_stamping(fast)})
+            yield Recording(fast, *waits, lambda: {**about, **_stamping(fast)})
 
 
 def _stamping(fast: FastRecorder) -> dict[str, Json]:

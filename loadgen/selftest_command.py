@@ -153,7 +153,7 @@ async def _play(
     load = Open(schedule(parse_process("poisson"), steady(rate, seconds), 7, None), seconds)
     played: list[Played] = []
     async with recording(door, clock, ()) as made:
-        player = Player(made.recorder, script, played.append, None, made.sleep)
+        player = Player(made.recorder, script, played.append, None, made.sleep, made.watch)
         began = time.process_time()
         offered = await player.play(load)
         spent = time.process_time() - began

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from array import array
 from dataclasses import replace
+from functools import partial
 
 from conformance import http1, sse
 from conformance.capture import Capture, End, How, Read, Segment
@@ -250,7 +251,7 @@ class Stream:
         return replace(
             about,
             received=bytes(self.received),
-            reads=tuple(map(Read, self._ends, self._times, emptied)),
+            reads=tuple(map(_read, zip(self._ends, self._times, emptied, strict=True))),
             request=tuple(self.segments),
             url=self.script.url,
             early=self.early,
@@ -261,6 +262,7 @@ class Stream:
 
 
 UNSAID = 2
+_read = partial(tuple.__new__, Read)
 _YES_NO = (False, True, None)
 
 

@@ -31,16 +31,14 @@ import trio
 
 from conformance.connect import Door
 from conformance.dossier import CHAT
-from conformance.recorder import Recorder
 from conformance.script import Bounds, Clocks, Exchange
 from conformance.specs import known_cases
-from loadgen.fast import FastRecorder
 from loadgen.lengths import Length
-from loadgen.lines import Records
 from loadgen.load import Closed
 from loadgen.looking import checks_of, look
 from loadgen.play import Player
 from loadgen.played import Played
+from loadgen.recording import KERNEL, USER, recording
 from loadgen.workload import Workload
 from tests.benchmarks import other_tools
 
@@ -156,22 +154,14 @@ def _script(port: int) -> Callable[[int], Exchange]:
     return script
 
 
-async def _played(recorder: Records, port: int, seconds: float) -> tuple[list[Played], float]:
-    """What was played, and the CPU time of it."""
+async def _played(clock: str, port: int, seconds: float) -> tuple[list[Played], float]:
+    """What was played, as `loadgen run --clock` does, and the CPU time of it."""
     played: list[Played] = []
-    player = Player(recorder, _script(port), played.append)
-    before = time.process_time()
-    await player.play(Closed(STREAMS, seconds=seconds))
-    return played, time.process_time() - before
-
-
-async def _fast(port: int, seconds: float) -> tuple[list[Played], float]:
-    async with FastRecorder(Door("127.0.0.1", port)).open() as recorder:
-        return await _played(recorder, port, seconds)
-
-
-async def _plain(port: int, seconds: float) -> tuple[list[Played], float]:
-    return await _played(Recorder(Door("127.0.0.1", port)), port, seconds)
+    async with recording(Door("127.0.0.1", port), clock, ()) as made:
+        player = Player(made.recorder, _script(port), played.append, None, made.sleep, made.watch)
+        before = time.process_time()
+        await player.play(Closed(STREAMS, seconds=seconds))
+        return played, time.process_time() - before
 
 
 def _events(played: list[Played]) -> int:
@@ -179,19 +169,19 @@ def _events(played: list[Played]) -> int:
 
 
 def fast(port: int, seconds: float) -> Measured:
-    played, cpu = trio.run(_fast, port, seconds)
+    played, cpu = trio.run(_played, KERNEL, port, seconds)
     return _events(played), cpu
 
 
 def plain(port: int, seconds: float) -> Measured:
-    played, cpu = trio.run(_plain, port, seconds)
+    played, cpu = trio.run(_played, USER, port, seconds)
     return _events(played), cpu
 
 
 def judged(port: int, seconds: float) -> Measured:
     checks = checks_of(known_cases(), ("wire", "shape"), CHAT)
     look(Played(0, 0.0), WORKLOAD.ask(0), CHAT, checks)
-    played, cpu = trio.run(_fast, port, seconds)
+    played, cpu = trio.run(_played, KERNEL, port, seconds)
     look(played[0], WORKLOAD.ask(0), CHAT, checks)  # the modules of the checks are loaded
     before = time.process_time()
     looks = [look(one, WORKLOAD.ask(one.index), CHAT, checks) for one in played]

@@ -30,7 +30,7 @@ import trio
 
 from conformance.connect import Door
 from conformance.script import Bounds, Clocks, Exchange
-from loadgen.fast import FastRecorder
+from loadgen.fast import FastRecorder, Pacer
 from loadgen.load import Closed, Open
 from loadgen.play import TICK, Player
 from loadgen.played import Played
@@ -169,9 +169,10 @@ async def _step(port: int, seconds: float) -> Step:
     spent: list[float] = []
     fast = FastRecorder(Door("127.0.0.1", port))
     async with fast.open() as recorder, trio.open_nursery() as nursery:
-        player = Player(recorder, script, played.append)
-        nursery.start_soon(busy, seconds, spent)
-        offered = await player.play(Open(offsets, ANSWER + seconds))
+        with Pacer() as pacer, Pacer() as watch:
+            player = Player(recorder, script, played.append, None, pacer.sleep, watch.sleep)
+            nursery.start_soon(busy, seconds, spent)
+            offered = await player.play(Open(offsets, ANSWER + seconds))
         engine = recorder.engine
     captures = [one.capture for one in played if one.capture is not None]
     events = sum(each.received.count(b"data: ") for each in captures)
