@@ -7,11 +7,13 @@ two are apart a figure cannot be told: it is between them. Pure.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
 
+from loadgen.formulas import METRICS
 from loadgen.measure import Row
 
 Limits = tuple[float, float]  # at least, at most
@@ -22,9 +24,12 @@ APART_MEANS = 0.05
 SAID = (
     "a chunk's time is a value where the stamp is of that chunk alone; else the chunk came then or "
     "before: a bound. A figure that bounds leave open by more than 20 µs and 1 % (tpot and the "
-    "mean gap: 5 %) is null, and `between` has the least and the most that it can be. By the user "
-    "clock every time is a bound, and how far it is off is not known"
+    "mean gap: 5 %) is null; `between` has the least and the most that it can be, `as_read` what "
+    "the times say as they are. By the user clock every time is when a read returned: a bound of "
+    "which it is not known how far it is off. So a latency is at most what was read, and of what "
+    "lies between two reads (tpot, gap, stall) no most is known"
 )
+AT_MOST, AS_READ = "≤", "≈"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,28 @@ def is_first_value(row: Row) -> bool:
 def open_to_doubt(rows: Sequence[Row]) -> bool:
     """Is there a bound below which something is known?"""
     return any(row.earliest for row in rows)
+
+
+def is_by_reads(load: Mapping[str, object]) -> bool:
+    """Is every time of this load when a read returned? `load`: as it is described."""
+    return load.get("clock") == "user"
+
+
+def mark(metric: str) -> str:
+    """What a figure is as its times were read, where these are bounds; empty: the client's own."""
+    found = METRICS.get(metric)
+    if found is None or found.clients:
+        return ""
+    return AS_READ if found.between else AT_MOST
+
+
+def by_reads(metric: str, read: Mapping[str, float | None]) -> dict[str, Limits]:
+    """Between what the statistics lie that were `read` where every time is a bound: nothing is
+    known of the least, and of a difference not of the most either. Who failed stays infinite."""
+    if not (sign := mark(metric)):
+        return {}
+    known = {name: value for name, value in read.items() if value is not None and value < math.inf}
+    return {name: (0.0, v if sign == AT_MOST else math.inf) for name, v in known.items()}
 
 
 def _earliest(row: Row) -> Sequence[float]:

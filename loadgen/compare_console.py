@@ -14,6 +14,8 @@ from loadgen.compare import LEVEL, POINTS, Change, Difference
 from loadgen.export import SCHEMA, TOOL
 from loadgen.result import Result
 
+BY_READS = "times are when reads returned (clock user): on both sides ttft and e2e are at most that"
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -42,6 +44,12 @@ class Comparison:
         return tuple(dict.fromkeys(out))
 
     @property
+    def by_reads(self) -> str:
+        """Of both sides, or of neither: runs by different clocks are not compared."""
+        is_so = any(run.summary.is_by_reads for run in (*self.first, *self.second))
+        return BY_READS if is_so else ""
+
+    @property
     def exit(self) -> int:
         """3: not valid. 1: something is worse. 0: neither."""
         if self.reasons:
@@ -54,6 +62,7 @@ def render(comparison: Comparison) -> str:
     lines = [f"{tag} {_named(comparison, side)}" for side, tag in enumerate(("A", "B"))]
     if comparison.units is not None:
         lines += [_units(comparison.units), "", _table(comparison.found), ""]
+    lines += [comparison.by_reads] if comparison.by_reads else []
     lines += [f"not valid: {terminal(reason)}" for reason in comparison.reasons]
     return "\n".join([*lines, _last(comparison)]) + "\n"
 

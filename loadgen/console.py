@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tabulate import tabulate
 
 from conformance.report.escape import excerpt, terminal
 from loadgen import asked, crew, provenance, strata
-from loadgen.bounds import Limits
+from loadgen.bounds import AS_READ, AT_MOST, Limits, mark
 from loadgen.groups import bands
 from loadgen.looking import judged_failures
 from loadgen.outcome import Sums
 from loadgen.result import Result
 from loadgen.server_metrics import told as told_by_server
-from loadgen.slo import Judged
+from loadgen.slo import Judged, Met
 from loadgen.summary import Distribution, Summary
 
 SHOWN = ("ttft", "ttft@sent", "first-answer", "e2e", "e2e@sent", "tpot", "gap", "stall", "lateness")
@@ -34,7 +34,7 @@ def render(result: Result) -> str:
         _latencies(result),
         "",
         *_clients(result),
-        *strata.lines(result.strata, ms),
+        *strata.lines(result.strata, marked(result)),
         *asked.lines(result.lengths, result.load.get("input_tokens_by")),
         *provenance.lines(result),
         *rates(result),
@@ -85,13 +85,28 @@ def _worst(name: str, summary: Summary) -> str:
 
 
 def cell(found: Distribution, statistic: str, between: Mapping[str, Limits] | None) -> str:
-    """Milliseconds; the most that it can be where the times do not tell it."""
+    """Milliseconds; where the times do not tell it the most that it can be, or as it was read."""
     limits = (between or {}).get(statistic)
-    return ms(found.statistics[statistic]) if limits is None else f"≤ {ms(limits[1])}"
+    if limits is None:
+        return ms(found.statistics[statistic])
+    if math.isinf(limits[1]):
+        return f"{AS_READ} {ms(found.statistics[statistic])}"
+    return f"{AT_MOST} {ms(limits[1])}"
 
 
-def _at(found: Distribution, q: float) -> str:
-    return next((ms(each.value) for each in found.quantiles if each.q == q), "")
+def marked(result: Result) -> Callable[[str, float | None], str]:
+    """From a metric and seconds to milliseconds, by how the times of this run were made."""
+
+    def told(metric: str, seconds: float | None) -> str:
+        is_told = seconds is not None and math.isfinite(seconds)
+        sign = mark(metric) if result.summary.is_by_reads and is_told else ""
+        return f"{sign} {ms(seconds)}".lstrip()
+
+    return told
+
+
+def _at(found: Distribution, q: float) -> float | None:
+    return next((each.value for each in found.quantiles if each.q == q), None)
 
 
 def ms(seconds: float | None) -> str:
@@ -103,11 +118,12 @@ def ms(seconds: float | None) -> str:
 
 def _clients(result: Result) -> Iterator[str]:
     """A line for each kind of client, where not all are ordinary."""
-    found = bands(result.measured)
+    found, told = bands(result.measured), marked(result)
     for each in found:
         books, ttft = each.books, each.metrics["ttft"]
-        p50, p99 = _at(ttft, 0.5), _at(ttft, 0.99)
-        known = f"ttft p50 {p50} p99 {p99}, stall p50 {_at(each.metrics['stall'], 0.5)}"
+        p50, p99 = told("ttft", _at(ttft, 0.5)), told("ttft", _at(ttft, 0.99))
+        stall = told("stall", _at(each.metrics["stall"], 0.5))
+        known = f"ttft p50 {p50} p99 {p99}, stall p50 {stall} ms"
         left = books.sent - books.succeeded - books.failed
         counts = f"{books.sent} sent, {books.succeeded} whole, {left} left, {books.failed} failed"
         yield f"clients, {terminal(each.name)}: {counts}, {known}"
@@ -165,7 +181,16 @@ def _checks(result: Result) -> Iterator[str]:
 def objective(each: Judged) -> str:
     share = each.slo.stat == "share" and each.value is not None
     value = f"{each.value:.2%}" if share else f"{ms(each.value)} ms"
-    return f"slo {each.met.value}: {terminal(each.slo.text)} ({value}, n {each.n})"
+    return f"slo {each.met.value}: {terminal(each.slo.text)} ({_known(each, value)}, n {each.n})"
+
+
+def _known(each: Judged, value: str) -> str:
+    """What is missed by a bound was not shown to be met, nor that it is not."""
+    if not each.is_open or each.value is None or math.isinf(each.value):
+        return value
+    sign = mark(each.slo.metric)
+    unsure = each.met is Met.NO or sign == AS_READ
+    return f"{sign} {value}{': by times that are bounds' if unsure else ''}"
 
 
 def _verdict(result: Result) -> Sequence[str]:

@@ -11,12 +11,12 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from conformance.capture import Json
 from conformance.report.escape import excerpt, terminal
 from loadgen import asked, crew, strata
-from loadgen.bounds import SAID, Limits
+from loadgen.bounds import SAID, Limits, by_reads
 from loadgen.crosstalk import Solo
 from loadgen.formulas import METRICS
 from loadgen.groups import Band, bands
@@ -27,6 +27,7 @@ from loadgen.quantiles import Quantile, label
 from loadgen.recovered import Recovery
 from loadgen.result import Failure, Result
 from loadgen.server_metrics import MEANS, Served, reconcile
+from loadgen.slo import Judged
 from loadgen.summary import GOODPUT, RATES, UNITS, WINDOW, Distribution, Summary
 from loadgen.trust import REASONS
 
@@ -41,6 +42,7 @@ ADJUSTED = "the same over every measured request, a failed or dropped one infini
 
 def document(result: Result, version: str) -> dict[str, Json]:
     """The whole run."""
+    figures = _figures_by_reads if result.summary.is_by_reads else _figures_as_told
     return {
         "schema": SCHEMA,
         "tool": {"name": TOOL, "version": version},
@@ -53,14 +55,11 @@ def document(result: Result, version: str) -> dict[str, Json]:
         "workers": None if result.crew is None else crew.document(result.crew),
         "server": None if result.served is None else _served(result.served, result.rows),
         "solo": None if result.solo is None else _solo(result.solo),
-        "clients": [_band(each) for each in bands(result.measured)],
+        "clients": [_band(each, figures) for each in bands(result.measured)],
         "input_tokens": asked.document(result.lengths, result.load.get("input_tokens_by")),
-        "strata": strata.document(result.strata, _sums, _distribution),
+        "strata": strata.document(result.strata, _sums, figures),
         "recovery": None if result.recovery is None else _recovery(result.recovery),
-        "slo": [
-            {"objective": each.slo.text, "met": each.met.value, "n": each.n, **_number(each.value)}
-            for each in result.judged
-        ],
+        "slo": [_objective(each) for each in result.judged],
         "checks": _checks(result),
     }
 
@@ -130,8 +129,29 @@ def _figures(summary: Summary) -> dict[str, Json]:
     }
 
 
-def _band(band: Band) -> dict[str, Json]:
-    metrics: dict[str, Json] = {n: _distribution(each) for n, each in band.metrics.items()}
+def _objective(each: Judged) -> dict[str, Json]:
+    return {
+        "objective": each.slo.text,
+        "met": each.met.value,
+        "n": each.n,
+        **_number(each.value),
+        "by_bounds": each.is_open,
+    }
+
+
+Figures = Callable[[str, Distribution], dict[str, Json]]
+
+
+def _figures_as_told(metric: str, found: Distribution) -> dict[str, Json]:
+    return _distribution(found)
+
+
+def _figures_by_reads(metric: str, found: Distribution) -> dict[str, Json]:
+    return _distribution(found, by_reads(metric, found.statistics))
+
+
+def _band(band: Band, figures: Figures) -> dict[str, Json]:
+    metrics: dict[str, Json] = {name: figures(name, each) for name, each in band.metrics.items()}
     return {"client": band.name, "requests": _sums(band.books), "metrics": metrics}
 
 
@@ -164,7 +184,7 @@ def _served(served: Served, rows: Sequence[Row]) -> dict[str, Json]:
 
 
 def _bounds(within: tuple[float, float] | None) -> list[Json] | None:
-    """The last bucket has no upper bound: null."""
+    """No upper bound, as of the last bucket: null."""
     return None if within is None else [_finite(bound) for bound in within]
 
 
@@ -237,7 +257,8 @@ def _distribution(
             else _quantile(each)
             for each in found.quantiles
         },
-        "between": {name: [low, high] for name, (low, high) in limits.items()},
+        "between": {name: _bounds(each) for name, each in limits.items()},
+        "as_read": {name: _finite(found.statistics[name]) for name in limits},
     }
 
 

@@ -88,7 +88,7 @@ def _run(result: Result, name: str) -> Iterator[str]:
     for line in _lines(result):
         yield f"<p>{html(line)}</p>\n"
     yield _latencies(result)
-    yield _table(strata.HEAD, strata.table(result.strata, console.ms))
+    yield _table(strata.HEAD, strata.table(result.strata, console.marked(result)))
     yield _table(["clients", "sent", "whole", "left", "failed"], _clients(result))
     yield _table(["failed", "", "", "told"], _failures(result))
     yield _table(["check", "verdict", "in", "first"], _checks(result))
@@ -166,6 +166,8 @@ def _compared(comparison: Comparison) -> Iterator[str]:
     for name, side in zip(comparison.names, "AB", strict=True):
         yield f"<p>{side}: {html(name)}</p>\n"
     yield "".join(f"<p>not valid: {html(reason)}</p>\n" for reason in comparison.reasons)
+    if comparison.by_reads:
+        yield f"<p>{html(comparison.by_reads)}</p>\n"
     rows = [shown_row(each) for each in comparison.found]
     yield _table(["", "A", "B", "difference", "noise", "p", ""], rows)
 

@@ -14,6 +14,7 @@ from loadgen.svg import Bar, Lane, Plot, Point, Series, lanes, plot
 LANES = 80
 BINS = 60
 TICKS = 400  # of one lane
+BOUNDED = "Times as they were read; where one is a bound the chunk came then or before."
 
 
 def figures(results: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
@@ -39,8 +40,9 @@ def cdf(title: str, metric: str, results: Sequence[Result], names: Sequence[str]
     ends = [pool[min(len(pool) - 1, int(0.995 * len(pool)))] for pool in pools if pool]
     most = 1.05 * max(ends, default=1.0)
     beyond = sum(v > most for pool in pools for v in pool)
-    note = f"{beyond} values lie beyond the right edge." if beyond else ""
-    return Plot(title, "ms", "share of values up to", series, 1.0, most or 1.0, note)
+    notes = [f"{beyond} values lie beyond the right edge."] if beyond else []
+    notes += [BOUNDED] if any(result.summary.times.bounds for result in results) else []
+    return Plot(title, "ms", "share of values up to", series, 1.0, most or 1.0, " ".join(notes))
 
 
 def _pool(metric: str, result: Result) -> list[float]:

@@ -7,17 +7,19 @@ from typing import Any
 
 from conformance.capture import Json
 from conformance.report.escape import terminal
-from loadgen.bounds import Known
+from loadgen.bounds import AS_READ, AT_MOST, Known
 from loadgen.result import Result
 
 NO_SELFTEST = "selftest: none of this machine on record by this clock (loadgen selftest)"
 
+BY_READS = f"each is when a read returned: {AT_MOST} that or less; {AS_READ} between two such times"
+
 
 def lines(result: Result) -> Iterator[str]:
     """The clock and who recorded; how many times are bounds; the selftest's figures."""
-    clock = result.load.get("clock")
-    yield f"times: {_made(result.load)}; {_bounds(result.summary.times, clock)}"
-    yield from _selftest(result.selftest, clock)
+    known = BY_READS if result.summary.is_by_reads else _bounds(result.summary.times)
+    yield f"times: {_made(result.load)}; {known}"
+    yield from _selftest(result.selftest, result.load.get("clock"))
 
 
 def _made(load: Mapping[str, Json]) -> str:
@@ -27,12 +29,10 @@ def _made(load: Mapping[str, Json]) -> str:
     return terminal(f"{', '.join(known) or 'not said how'}{because}")
 
 
-def _bounds(known: Known, clock: Json) -> str:
+def _bounds(known: Known) -> str:
     """How many of them are values."""
     if not known.chunks:
         return "no chunk with text"
-    if known.bounds == known.chunks and clock == "user":
-        return "when a read returned, so a chunk came then or before"
     share = f"{known.bounds} of {known.chunks} chunks' times are bounds ({known.share:.2%})"
     return f"{share}, first tokens {known.first_bounds} of {known.first}; the others are values"
 

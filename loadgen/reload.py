@@ -17,6 +17,7 @@ from typing import Any
 from conformance.errors import UsageError
 from conformance.findings import Level, Verdict
 from loadgen import crew
+from loadgen.bounds import is_by_reads
 from loadgen.crosstalk import Crossing, Solo
 from loadgen.export import SCHEMA, TOOL
 from loadgen.looking import Breach, Tally, Told
@@ -28,7 +29,7 @@ from loadgen.server_metrics import Histogram, Sample, Served
 from loadgen.slo import parse_slo
 from loadgen.summary import Window, summarise
 from loadgen.trust import REASONS, Doubt
-from loadgen.verdict import judge_slo
+from loadgen.verdict import judged_slos
 
 FILE_AT_MOST = 1 << 30  # bytes
 Document = Mapping[str, Any]
@@ -100,7 +101,7 @@ def result_from(run: Document) -> Result:
     slos = [parse_slo(each["objective"]) for each in run["slo"]]
     tally = _tally(run["checks"])
     broken = frozenset(tally.broken)
-    summary = summarise(rows, window, slos, broken)
+    summary = summarise(rows, window, slos, broken, is_by_reads=is_by_reads(run["load"]))
     measured = [row for row in rows if window.holds(row.intended)]
     target = run["target"]
     return Result(
@@ -109,7 +110,7 @@ def result_from(run: Document) -> Result:
         complete=bool(run["complete"]),
         rows=rows,
         summary=summary,
-        judged=tuple(judge_slo(slo, measured, summary.good, broken) for slo in slos),
+        judged=judged_slos(slos, measured, summary, broken),
         doubts=tuple(map(_doubt, run["reasons"])),
         failures=tuple(failures(rows)),
         tally=tally,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from conformance.capture import Json
 from loadgen.asked import Lengths, lengths
+from loadgen.bounds import is_by_reads
 from loadgen.crew import Crew
 from loadgen.crosstalk import Solo
 from loadgen.looking import Tally
@@ -19,7 +20,7 @@ from loadgen.slo import Judged, Met, Slo
 from loadgen.strata import Stratum, strata
 from loadgen.summary import Summary, Window, summarise
 from loadgen.trust import REASONS, Doubt, doubts
-from loadgen.verdict import judge_slo
+from loadgen.verdict import judged_slos
 
 INTERRUPTED = Doubt("interrupted", REASONS["interrupted"])
 
@@ -131,9 +132,9 @@ class Ran:
 def result_of(ran: Ran, slos: Sequence[Slo], most: int, allowed: str) -> Result:
     """`most`: requests that may fail; `allowed`: the same as the user wrote it."""
     broken = frozenset(ran.tally.broken)
-    summary = summarise(ran.rows, ran.window, slos, broken)
+    summary = summarise(ran.rows, ran.window, slos, broken, is_by_reads=is_by_reads(ran.load))
     measured = [row for row in ran.rows if ran.window.holds(row.intended)]
-    judged = tuple(judge_slo(slo, measured, summary.good, broken) for slo in slos)
+    judged = judged_slos(slos, measured, summary, broken)
     found = doubts(measured, ran.lags, judged, steady=ran.steady)
     lost = () if ran.crew is None else ran.crew.doubts
     interrupted = () if ran.complete else (INTERRUPTED,)

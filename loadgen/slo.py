@@ -1,7 +1,9 @@
 """Objectives as text, `ttft:p99<500ms`, and whether a run meets them. Pure.
 
 A request that failed counts as infinitely slow, so an endpoint cannot meet an objective by refusing
-work. A percentile that the sample cannot tell is undecided, never met.
+work. A percentile that the sample cannot tell is undecided, never met. Times that are only bounds
+are taken as they were read: what is met by "at most" is met, and what is missed by it is missed, as
+it was not shown to be met; `Judged.is_open` says so.
 """
 
 from __future__ import annotations
@@ -63,12 +65,16 @@ class Slo:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One objective on one run; `value` None where the sample could not tell."""
+    """One objective on one run; `value` None where the sample could not tell.
+
+    `is_open`: the times that it is of are bounds and leave it open; it is judged as they were read.
+    """
 
     slo: Slo
     met: Met
     value: float | None
     n: int
+    is_open: bool = False
 
 
 def parse_slo(text: str) -> Slo:

@@ -99,8 +99,11 @@ def _first_of_groups(rows: Sequence[Row]) -> set[int]:
     return {row.index for row in found.values()}
 
 
-def lines(found: Sequence[Stratum], ms: Callable[[float | None], str]) -> Iterator[str]:
-    """A line each, for a terminal. `ms`: seconds as milliseconds."""
+Told = Callable[[str, float | None], str]  # a metric, seconds → milliseconds
+
+
+def lines(found: Sequence[Stratum], ms: Told) -> Iterator[str]:
+    """A line each, for a terminal."""
     for each in found:
         if each.kind == "turn number":
             continue
@@ -115,7 +118,7 @@ def lines(found: Sequence[Stratum], ms: Callable[[float | None], str]) -> Iterat
 HEAD = ("ms", "scheduled", "whole", "failed", "ttft p50", "ttft p99", "tpot p50", "e2e p50")
 
 
-def table(found: Sequence[Stratum], ms: Callable[[float | None], str]) -> list[list[str]]:
+def table(found: Sequence[Stratum], ms: Told) -> list[list[str]]:
     """A row each, under HEAD, for a page."""
     shown = (("ttft", 0.5), ("ttft", 0.99), ("tpot", 0.5), ("e2e", 0.5))
     return [
@@ -128,14 +131,14 @@ def table(found: Sequence[Stratum], ms: Callable[[float | None], str]) -> list[l
     ]
 
 
-def _at(each: Stratum, metric: str, q: float, ms: Callable[[float | None], str]) -> str:
-    return next((ms(one.value) for one in each.metrics[metric].quantiles if one.q == q), "")
+def _at(each: Stratum, metric: str, q: float, ms: Told) -> str:
+    return next((ms(metric, one.value) for one in each.metrics[metric].quantiles if one.q == q), "")
 
 
 def document(
     found: Sequence[Stratum],
     books: Callable[[Sums], dict[str, Json]],
-    figures: Callable[[Distribution], dict[str, Json]],
+    figures: Callable[[str, Distribution], dict[str, Json]],
 ) -> list[Json]:
     """The same for JSON."""
     return [
@@ -143,7 +146,7 @@ def document(
             "kind": each.kind,
             "name": each.name,
             "requests": books(each.books),
-            "metrics": {name: figures(one) for name, one in each.metrics.items()},
+            "metrics": {name: figures(name, one) for name, one in each.metrics.items()},
         }
         for each in found
     ]

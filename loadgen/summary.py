@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from loadgen.bounds import WITHIN, Known, Limits, allowed, known, open_to_doubt
+from loadgen.bounds import WITHIN, Known, Limits, allowed, by_reads, known, open_to_doubt
 from loadgen.formulas import METRICS, Metric
 from loadgen.measure import Row
 from loadgen.outcome import OURS, Sums, sums
@@ -60,7 +60,7 @@ class Summary:
     """`adjusted`: the metric over every measured request, a failed one infinitely slow.
 
     `between`, `adjusted_between`: metric → statistic → between what it lies, only where bounds
-    among the times leave it open.
+    among the times leave it open. `is_by_reads`: they all are, by the user clock.
     """
 
     window: Window
@@ -78,6 +78,16 @@ class Summary:
     times: Known
     between: Mapping[str, Mapping[str, Limits]]
     adjusted_between: Mapping[str, Mapping[str, Limits]]
+    is_by_reads: bool = False
+
+    def leaves_open(self, metric: str, statistic: str) -> bool:
+        """Do the times leave an objective on it open? One of a percentile that no report has:
+        where they do for another."""
+        between = self.adjusted_between if metric in self.adjusted else self.between
+        limits = between.get(metric, {})
+        return statistic in limits or (
+            bool(limits) and statistic not in self.metrics[metric].statistics
+        )
 
     def told(self, metric: str, statistic: str) -> float | None:
         """Its value; None where the sample is too small for it or the times leave it open."""
@@ -111,6 +121,8 @@ def summarise(
     window: Window,
     slos: Sequence[Slo] = (),
     broken: frozenset[int] = frozenset(),
+    *,
+    is_by_reads: bool = False,
 ) -> Summary:
     """`broken`: indices of rows whose stream breaks a MUST."""
     measured = [row for row in rows if window.holds(row.intended)]
@@ -136,15 +148,19 @@ def summarise(
         chunks=sum(len(row.token_times) for row in measured),
         clumped=sum(gap == 0 for gap in gaps) / len(gaps) if gaps else None,
         times=known(succeeded),
-        between=_between(succeeded, metrics),
-        adjusted_between=_between(succeeded, adjusted),
+        between=_between(succeeded, metrics, is_by_reads),
+        adjusted_between=_between(succeeded, adjusted, is_by_reads),
+        is_by_reads=is_by_reads,
     )
 
 
 def _between(
-    succeeded: Sequence[Row], found: Mapping[str, Distribution]
+    succeeded: Sequence[Row], found: Mapping[str, Distribution], is_by_reads: bool
 ) -> dict[str, dict[str, Limits]]:
     """Of each of these distributions: its statistics that the times leave open."""
+    if is_by_reads:
+        told = {name: by_reads(name, each.statistics) for name, each in found.items()}
+        return {name: limits for name, limits in told.items() if limits}
     if not open_to_doubt(succeeded):
         return {}
     told = {name: _limits(name, succeeded, found[name].n) for name in WITHIN if name in found}

@@ -11,7 +11,7 @@ from loadgen.play import Playing
 from loadgen.result import Result
 from loadgen.run_command import judged, perform
 from loadgen.setup import Setup
-from loadgen.slo import Met
+from loadgen.slo import Judged, Met
 
 LOOKS = 40  # at what is in flight, in one trial
 HALF = LOOKS // 2  # before that nobody is stopped
@@ -43,7 +43,7 @@ async def _trial(setup: Setup, rate: float) -> Trial | None:
 
 def trial_of(result: Result, rate: float) -> Trial:
     """What a whole run says about its rate."""
-    missed = [each.slo.text for each in result.judged if each.met is Met.NO]
+    missed = [_said(each) for each in result.judged if each.met is Met.NO]
     if result.too_many:
         missed.append(f"{result.failed} failed, {result.allowed} allowed")
     limits = [doubt for doubt in result.doubts if doubt.is_of_client]
@@ -55,6 +55,10 @@ def trial_of(result: Result, rate: float) -> Trial:
         few = next(d.detail for d in result.doubts if d.reason == "too_few_samples")
         return Trial(rate, Outcome.UNTOLD, few)
     return Trial(rate, Outcome.MET)
+
+
+def _said(each: Judged) -> str:
+    return f"{each.slo.text} (by times that are bounds)" if each.is_open else each.slo.text
 
 
 class _Watched:

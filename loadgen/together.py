@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from tabulate import tabulate
 
 from loadgen import console, definitions_console
+from loadgen.bounds import mark
 from loadgen.definitions import lines
 from loadgen.quantiles import label
 from loadgen.result import Result, exit_of
@@ -41,11 +42,20 @@ def _figures_of(results: Sequence[Result]) -> str:
 
 def _figures(results: Sequence[Result]) -> Iterator[tuple[str, list[float | None]]]:
     """Name → a value of each run; latencies in ms, rates a second."""
+    is_by_reads = any(result.summary.is_by_reads for result in results)
     for name, q in SHOWN:
-        values = [result.summary.told(name, label(q)) for result in results]
-        yield f"{name} p{q * 100:g}, ms", [None if v is None else v * 1e3 for v in values]
+        values = [_told(result, name, label(q)) for result in results]
+        unit = f"{mark(name)} ms" if is_by_reads else "ms"
+        yield f"{name} p{q * 100:g}, {unit}", [None if v is None else v * 1e3 for v in values]
     for name in RATES:
         yield f"{name}, {UNITS[name]}", [result.summary.rates[name] for result in results]
+
+
+def _told(result: Result, metric: str, statistic: str) -> float | None:
+    """By the user clock as it was read: the name has the mark."""
+    if result.summary.is_by_reads:
+        return result.summary.metrics[metric].statistics[statistic]
+    return result.summary.told(metric, statistic)
 
 
 def _spread(name: str, values: Sequence[float | None]) -> list[str]:

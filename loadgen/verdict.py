@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from loadgen.formulas import METRICS
 from loadgen.measure import Row
 from loadgen.quantiles import quantile
-from loadgen.slo import Judged, Slo, decide
-from loadgen.summary import Distribution, adjusted_values, counted_rows, described
+from loadgen.slo import SHARES, Judged, Slo, decide
+from loadgen.summary import Distribution, Summary, adjusted_values, counted_rows, described
+
+
+def judged_slos(
+    slos: Iterable[Slo], rows: Sequence[Row], summary: Summary, broken: frozenset[int]
+) -> tuple[Judged, ...]:
+    """`rows`: those of the window, and what they come to; `broken`: as for `summarise`."""
+    return tuple(
+        replace(
+            judge_slo(slo, rows, summary.good, broken),
+            is_open=slo.metric not in SHARES and summary.leaves_open(slo.metric, slo.stat),
+        )
+        for slo in slos
+    )
 
 
 def judge_slo(slo: Slo, rows: Sequence[Row], good: int, broken: frozenset[int]) -> Judged:
-    """`rows`: those of the window; `good`: how many of them are; `broken`: as for `summarise`."""
+    """By the times as they were read. `good`: how many of `rows` are."""
     counted = counted_rows(rows)
     n = len(counted)
     if slo.metric == "goodput":

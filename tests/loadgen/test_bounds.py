@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 
 from conformance.reading import read
-from loadgen import console, page
+from loadgen import compare_console, console, page, together
 from loadgen.archive import dumps
 from loadgen.bounds import WITHIN, Known, allowed, is_first_value, known
+from loadgen.compare_console import BY_READS, Comparison
 from loadgen.formulas import METRICS
 from loadgen.looking import Tally
 from loadgen.measure import Row, row_from
@@ -22,10 +24,12 @@ from loadgen.played import Played
 from loadgen.provenance import NO_SELFTEST, lines
 from loadgen.reload import loads
 from loadgen.result import Ran, Result, Target, result_of
+from loadgen.slo import parse_slo
 from loadgen.summary import Window, summarise
 from loadgen.workload import Ask
 from tests.loadgen.captures import HEAD, capture, text
 from tests.loadgen.rows import failed, row
+from tests.loadgen.simulator import run
 
 ASK = Ask(0, b"", "h")
 ALL = Window(0.0, 1000.0)
@@ -42,7 +46,9 @@ def clumped(index: int, share: float) -> Row:
     return replace(made, token_times=tuple(times), earliest=tuple(earliest), bounds=bounds)
 
 
-def result(rows: Sequence[Row], selftest: Any = None, **load: Any) -> Result:
+def result(
+    rows: Sequence[Row], selftest: Any = None, slos: Sequence[str] = (), **load: Any
+) -> Result:
     ran = Ran(
         target=Target("http://h/v1", "chat", "m"),
         load={"kind": "open", "clock": "kernel", "recorder": "fast", **load},
@@ -55,7 +61,7 @@ def result(rows: Sequence[Row], selftest: Any = None, **load: Any) -> Result:
         steady=False,
         selftest=selftest,
     )
-    return result_of(ran, (), 0, "0")
+    return result_of(ran, list(map(parse_slo, slos)), 0, "0")
 
 
 def test_a_few_bounds_leave_no_percentile_open_and_many_do() -> None:
@@ -184,7 +190,7 @@ def test_the_clock_the_share_of_bounds_and_the_selftest_are_told() -> None:
     rows = [row(0, 1.0)]
     user = result(rows, quote, clock="user", recorder="plain", clock_because="TLS")
     told = list(lines(user))
-    assert told[0].startswith("times: clock user, recorder plain (not the kernel's: TLS); when a")
+    assert told[0].startswith("times: clock user, recorder plain (not the kernel's: TLS); each is")
     assert told[1:] == [NO_SELFTEST]
     assert set(told) <= set(console.render(user).splitlines())
 
@@ -192,6 +198,108 @@ def test_the_clock_the_share_of_bounds_and_the_selftest_are_told() -> None:
 @pytest.mark.parametrize("quote", [None, 1, [], {}, {"loads": [3, None, {"clock": "kernel"}]}])
 def test_a_quote_that_is_none_breaks_nothing(quote: Any) -> None:
     assert len(list(lines(result([row(0, 1.0)], quote)))) == 2
+
+
+def by_the_user_clock(*slos: str, clock: str = "user") -> Result:
+    """A hundred requests, the last of which fails."""
+    rows = [row(n, float(n), ttft=0.1 + n / 1000, client=None) for n in range(99)]
+    return result([*rows, failed(99, 99.0)], slos=slos, clock=clock)
+
+
+def test_by_the_user_clock_a_latency_is_at_most_and_a_gap_is_as_it_was_read() -> None:
+    made = by_the_user_clock()
+    table = {line.split()[0]: line for line in console.render(made).splitlines() if line}
+    assert "≤ 149.00" in table["ttft"]
+    assert "≤ 549.00" in table["e2e"]
+    assert "≈ 100.00" in table["gap"]
+    assert "≈ 100.00" in table["tpot"]
+    assert table["ttft"].endswith("≤ 198.00")
+    assert re.findall("[≤≈]", table["lateness"]) == []
+    shown = "".join(page.parts([made], ["A"]))
+    assert "<td>≤ 149.00</td>" in shown
+    assert "<td>≈ 100.00</td>" in shown
+
+
+def test_by_the_user_clock_no_figure_of_the_server_is_a_value_in_the_document() -> None:
+    found: Any = json.loads("".join(dumps([by_the_user_clock()], "1")))["metrics"]
+    for name in METRICS:
+        is_own = name in ("lateness", "connect")
+        assert (found[name]["quantiles"]["p50"]["value"] is None) is not (name == "lateness")
+        assert bool(found[name]["between"]) is not is_own
+    assert found["ttft"]["between"]["p50"] == [0.0, pytest.approx(0.149)]
+    assert found["ttft"]["as_read"]["p50"] == pytest.approx(0.149)
+    assert found["gap"]["between"]["p50"] == [0.0, None]
+    assert found["gap"]["as_read"]["p50"] == pytest.approx(0.1)
+
+
+def test_who_failed_stays_infinite_by_the_user_clock() -> None:
+    found: Any = json.loads("".join(dumps([by_the_user_clock()], "1")))
+    adjusted = found["metrics"]["ttft"]["adjusted"]
+    assert "max" not in adjusted["between"]
+    assert adjusted["between"]["p99"][1] == pytest.approx(0.198)
+
+
+def test_other_clocks_leave_figures_as_they_are() -> None:
+    told = console.render(by_the_user_clock("ttft:p50<100ms", clock="packet"))
+    assert re.findall("[≤≈]", told) == []
+
+
+@pytest.mark.parametrize(
+    ("slo", "line"),
+    [
+        ("ttft:p50<1s", "slo met: ttft:p50<1s (≤ 149.00 ms, n 100)"),
+        ("ttft:p50<100ms", "missed: ttft:p50<100ms (≤ 149.00 ms: by times that are bounds, n 100)"),
+        ("ttft:p80<1s", "slo met: ttft:p80<1s (≤ 179.00 ms, n 100)"),
+        ("gap:p50<1s", "slo met: gap:p50<1s (≈ 100.00 ms: by times that are bounds, n 396)"),
+        ("ttft:max<1s", "slo missed: ttft:max<1s (∞ ms, n 100)"),
+        ("lateness:p50<1s", "slo met: lateness:p50<1s (0.00 ms, n 99)"),
+        ("failed:share<=1%", "slo met: failed:share<=1% (1.00%, n 100)"),
+    ],
+)
+def test_an_objective_is_judged_by_bounds_as_they_were_read_and_says_so(
+    slo: str, line: str
+) -> None:
+    made = by_the_user_clock(slo)
+    assert line in console.render(made)
+    (found,) = json.loads("".join(dumps([made], "1")))["slo"]
+    assert found["by_bounds"] is ("≤" in line or "≈" in line)
+    assert loads("".join(dumps([made], "1")), "run.json") == (made,)
+
+
+def test_an_objective_on_what_the_kernels_stamps_leave_open_says_so_too() -> None:
+    told = console.render(result([clumped(n, 0.9) for n in range(3)], slos=("gap:p50<1s",)))
+    assert "slo met: gap:p50<1s (≈ 100.00 ms: by times that are bounds, n 300)" in told
+    told = console.render(result([clumped(n, 0.9) for n in range(3)], slos=("ttft:p50<1s",)))
+    assert "slo met: ttft:p50<1s (500.00 ms, n 3)" in told
+
+
+def test_several_runs_by_the_user_clock_bear_the_marks_in_their_names() -> None:
+    told = together.render([by_the_user_clock(), by_the_user_clock()])
+    assert "ttft p50, ≤ ms" in told
+    assert "gap p99, ≈ ms" in told
+    assert "149.00" in told
+
+
+def test_parts_of_a_load_and_clients_bear_the_marks_too() -> None:
+    kinds = {0: "a", 1: "b"}
+    rows = [row(n, float(n), part=kinds[n % 2]) for n in range(8)]
+    rows += [row(9 + n, 9.0 + n, client="slow") for n in range(2)]
+    made = result(rows, clock="user")
+    told = console.render(made)
+    assert "ttft p50 ≤ 500.00 p99 –, tpot p50 ≈ 100.00, e2e p50 ≤ 900.00 ms" in told
+    assert "ttft p50 ≤ 500.00 p99 –, stall p50 ≈ 100.00 ms" in told
+    found: Any = json.loads("".join(dumps([made], "1")))
+    assert found["strata"][0]["metrics"]["ttft"]["quantiles"]["p50"]["value"] is None
+    assert found["clients"][0]["metrics"]["stall"]["between"]["p50"] == [0.0, None]
+
+
+def test_two_runs_by_the_user_clock_are_compared_as_they_were_read_and_it_is_said() -> None:
+    runs = [run(seed, clock=clock) for seed, clock in enumerate(("user", "user", "kernel"))]
+    user = Comparison(("a", "b"), runs[:1], runs[1:2], None, (), 0.05, 7)
+    assert BY_READS in compare_console.render(user)
+    assert BY_READS in "".join(page.parts(runs[:2], ["a", "b"], user))
+    stamped = Comparison(("a", "b"), runs[2:], runs[2:], None, (), 0.05, 7)
+    assert BY_READS not in compare_console.render(stamped)
 
 
 def test_gaps_of_one_read_are_between_nothing_and_both() -> None:

@@ -50,6 +50,7 @@ def test_infinity_is_null_and_says_so() -> None:
         "n": 2,
         "value": None,
         "infinite": True,
+        "by_bounds": False,
     }
     median = found["metrics"]["ttft"]["adjusted"]["quantiles"]["p50"]
     assert (median["value"], median.get("infinite")) == (0.5, None)
