@@ -25,7 +25,7 @@ from loadgen.parts import (
 )
 from loadgen.prompts import has_answers, load_prompts
 from loadgen.spelling import BY_WORDS
-from loadgen.traces import Arrival
+from loadgen.traces import BLOCK, Arrival
 from loadgen.workload import Workload
 
 # Of a mix each part says its own.
@@ -93,6 +93,8 @@ def _senseless_together(args: argparse.Namespace, workload: Workload) -> Iterato
     parts = workload.parts
     if workload.api != CHAT and any(part.turns for part in parts):
         yield "turns are for --api chat: a completion has no earlier messages"
+    if workload.prefix and workload.shares_blocks:
+        yield "--trace says itself what prompts share (hash_ids): --prefix does not go with it"
     names = {group.name.split()[1] for group in workload.clients.groups}
     bad = sorted(names & set(_BY_EVENTS))
     if bad and any(part.plain for part in parts):
@@ -109,6 +111,7 @@ def words_of(args: argparse.Namespace, workload: Workload) -> Mapping[str, Json]
         "output_tokens": None if args.mix else output or args.output_tokens or str(OUTPUT),
         "prompts": args.prompts,
         "prefix": args.prefix,
+        "trace_shares": _SHARES if workload.shares_blocks else None,
         "turns": args.turns,
         "think": args.think,
         "turns_are": _TURNS if any(part.turns for part in workload.parts) else None,
@@ -118,6 +121,7 @@ def words_of(args: argparse.Namespace, workload: Workload) -> Mapping[str, Json]
     }
 
 
+_SHARES = f"the text of leading blocks of {BLOCK} tokens with the same hash_ids"
 _TURNS = (
     "open between sessions, closed within one: the load's arrivals are first turns; a later turn "
     "is due when the answer before it ended and the think time is over"

@@ -39,6 +39,7 @@ from loadgen.spelling import (
     learnt,
     mark_of,
 )
+from loadgen.traces import Arrival
 from loadgen.workload import Workload
 
 PATIENCE = 5.0  # seconds; who has no /tokenize may ignore it
@@ -202,12 +203,17 @@ async def _by_endpoint(asked: _Asked) -> Spelling | None:
     if asked.has_prefix:
         both = await _off(asked, spelling, _one(64))
         spelling = replace(spelling, prefix=both or 0)
+    if asked.workload.shares_blocks:
+        behind = await _off(asked, spelling, None, (Arrival(0.0, 64, None, (0,)),))
+        spelling = replace(spelling, behind=behind or 0)
     return replace(spelling, checked=await _checked(asked, spelling))
 
 
-async def _off(asked: _Asked, spelling: Spelling, prefix: Prefix | None) -> int | None:
+async def _off(
+    asked: _Asked, spelling: Spelling, prefix: Prefix | None, trace: tuple[Arrival, ...] = ()
+) -> int | None:
     """By how much two prompts have more tokens than words for them were made."""
-    workload = replace(_bare(asked.workload), spelling=spelling, prefix=prefix)
+    workload = replace(_bare(asked.workload), spelling=spelling, prefix=prefix, trace=trace)
     found = [each async for each in _differences(asked, workload, 2)]
     return round(statistics.median(found)) if found else None
 
@@ -239,7 +245,7 @@ async def _checked(asked: _Asked, spelling: Spelling) -> str | None:
 
 
 async def _by_usage(asked: _Asked) -> Spelling | None:
-    """Two requests, three where there are prefixes: nothing but the mark, then every word once."""
+    """Two requests, one more for prefixes and for blocks: nothing but the mark, every word once."""
     mark = f"[{mark_of(asked.workload.seed, 0)}]"
     alone = await asked.usage(mark, prefix=False)
     whole = await asked.usage(" ".join([mark, *WORDS]), prefix=False)
@@ -247,7 +253,15 @@ async def _by_usage(asked: _Asked) -> Spelling | None:
         return None
     per_word = (whole - alone) / len(WORDS)
     spelling = Spelling(BY_USAGE, per_word=per_word, constant=alone)
-    return await _with_prefix(asked, spelling, mark)
+    return await _with_behind(asked, await _with_prefix(asked, spelling, mark), mark)
+
+
+async def _with_behind(asked: _Asked, spelling: Spelling, mark: str) -> Spelling:
+    """What a mark behind a text costs more than one in front of it."""
+    if not asked.workload.shares_blocks:
+        return spelling
+    both = await asked.usage(f"{OPENING} {mark}", prefix=False)
+    return replace(spelling, behind=0.0 if both is None else both - spelling.constant - 1)
 
 
 async def _with_prefix(asked: _Asked, spelling: Spelling, mark: str) -> Spelling:
@@ -277,6 +291,8 @@ async def _by_file(asked: _Asked, path: Path) -> Spelling:
     mark = f"[{mark_of(asked.workload.seed, 0)}]"
     constant = await asked.usage(mark, prefix=False)
     if constant is None:
-        own = len(tokenizer_file.ids(tokenizer, mark))
-        return replace(spelling, constant=own, checked="no usage: the template is not counted")
-    return await _with_prefix(asked, replace(spelling, constant=constant), mark)
+        own, both = len(await ids(mark)), len(await ids(f"{OPENING} {mark}"))
+        why = "no usage: the template is not counted"
+        return replace(spelling, constant=own, behind=both - own - 1, checked=why)
+    spelling = await _with_prefix(asked, replace(spelling, constant=constant), mark)
+    return await _with_behind(asked, spelling, mark)

@@ -60,7 +60,8 @@ def _first_mark(seed: int | str) -> int:
 @dataclass(frozen=True, slots=True)
 class Spelling:
     """`costs`: tokens of each word, empty where all cost `per_word`. `constant`: tokens of a prompt
-    without any word (template and mark); `prefix`: those that a shared prefix adds to its text.
+    without any word (template and mark); `prefix`: those that a shared prefix adds to its text;
+    `behind`: those that it has more, or fewer, where the mark stands last and OPENING first.
     `checked`: what a sample said of it, in words.
     """
 
@@ -70,6 +71,7 @@ class Spelling:
     per_word: float = 1.0
     constant: float = 0.0
     prefix: float = 0.0
+    behind: float = 0.0
     checked: str | None = None
 
     def text(self, rng: Random, tokens: float) -> str:
@@ -77,6 +79,14 @@ class Spelling:
         if self.costs:
             return " ".join(self._filled(rng, round(tokens)))
         return " ".join(rng.choices(self.words, k=max(0, round(tokens / self.per_word))))
+
+    def cost(self, text: str) -> float:
+        """What `text` made of so many tokens really has."""
+        words = text.split()
+        if not self.costs:
+            return len(words) * self.per_word
+        of = dict(zip(self.words, self.costs, strict=True))
+        return sum(of[word] for word in words)
 
     def _filled(self, rng: Random, left: int) -> list[str]:
         found, reached = [], _reached(self.costs)

@@ -1,8 +1,10 @@
 """Traces: what was asked when, from a file in one of three forms. Pure but for reading the file.
 
 JSON lines of ours, `{"at": 1.5, "input_tokens": 100, "output_tokens": 20}`: `at` is seconds from
-the start. Mooncake's JSON lines: `timestamp` in milliseconds, `input_length`, `output_length`.
-Azure's CSV: `TIMESTAMP,ContextTokens,GeneratedTokens`. The last two start at their first request.
+the start. Mooncake's JSON lines: `timestamp` in milliseconds, `input_length`, `output_length`, and
+`hash_ids`, a number for each BLOCK tokens of the prompt: where two rows begin with the same, so do
+their prompts. Azure's CSV: `TIMESTAMP,ContextTokens,GeneratedTokens`. The last two start at their
+first request.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 
 from conformance.errors import SpecError, UsageError
@@ -21,15 +24,19 @@ from loadgen.arrivals import MOST_SECONDS
 MOST_LINES = 2_000_000
 LINE_AT_MOST = 1 << 20  # characters; Mooncake's lists of hashes are long
 MOST_TOKENS = 10_000_000
+BLOCK = 512  # tokens
+MOST_BLOCKS = 4_000_000  # of a file
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One request of a trace. `at`: seconds from the start; tokens None: not said."""
+    """One request of a trace. `at`: seconds from the start; tokens None: not said. `blocks`: names
+    of the prompt's blocks of BLOCK tokens, the last may be shorter; empty: it shares nothing."""
 
     at: float
     input_tokens: int | None = None
     output_tokens: int | None = None
+    blocks: tuple[int, ...] = ()
 
 
 def load(path: Path) -> tuple[Arrival, ...]:
@@ -72,10 +79,19 @@ def _from_first(found: Sequence[Arrival]) -> list[Arrival]:
 def _json_lines(
     first: tuple[int, str], rest: Iterator[tuple[int, str]], name: str
 ) -> Iterable[Arrival]:
-    rows = [(first[0], _object(*first, name)), *((n, _object(n, line, name)) for n, line in rest)]
-    if "at" in rows[0][1]:
-        return [_ours(_Line(name, number, row)) for number, row in rows]
-    return _from_first([_mooncake(_Line(name, number, row)) for number, row in rows])
+    head = _Line(name, first[0], _object(*first, name))
+    lines = chain(
+        [head], (_Line(name, number, _object(number, line, name)) for number, line in rest)
+    )
+    if "at" in head.values:
+        return [_ours(line) for line in lines]
+    found, blocks = [], 0
+    for line in lines:
+        found.append(_mooncake(line))
+        blocks += len(found[-1].blocks)
+        if blocks > MOST_BLOCKS:
+            raise line.refuse("hash_ids", f"expected at most {MOST_BLOCKS} in all lines")
+    return _from_first(found)
 
 
 def _object(number: int, line: str, name: str) -> Mapping[str, object]:
@@ -96,12 +112,15 @@ class _Line:
     number: int
     values: Mapping[str, object]
 
+    def refuse(self, key: str, expected: str) -> SpecError:
+        return SpecError(self.file, self.number, key, expected)
+
     def seconds(self, key: str, unit: float = 1.0) -> float:
         value = self.values.get(key)
         good = type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
         seconds = float(value) * unit if good else -1.0  # type: ignore[arg-type]
         if not 0 <= seconds <= MOST_SECONDS:
-            raise SpecError(self.file, self.number, key, f"expected a time, got {value!r:.40}")
+            raise self.refuse(key, f"expected a time, got {value!r:.40}")
         return seconds
 
     def tokens(self, key: str, least: int) -> int | None:
@@ -109,8 +128,22 @@ class _Line:
         if value is None:
             return None
         if type(value) is not int or not least <= value <= MOST_TOKENS:
-            raise SpecError(self.file, self.number, key, f"expected tokens, got {value!r:.40}")
+            raise self.refuse(key, f"expected tokens, got {value!r:.40}")
         return value
+
+    def blocks(self, key: str, tokens: int | None) -> tuple[int, ...]:
+        """One number for each BLOCK of so many tokens, or none at all."""
+        values = self.values.get(key)
+        if values is None:
+            return ()
+        if not isinstance(values, list) or not all(type(each) is int for each in values):
+            raise self.refuse(key, f"expected a list of whole numbers, got {values!r:.40}")
+        if tokens is None:
+            raise self.refuse(key, "expected input_length beside it")
+        if len(values) != -(-tokens // BLOCK):
+            wanted = f"expected {-(-tokens // BLOCK)}, one for each {BLOCK} tokens of input_length"
+            raise self.refuse(key, f"{wanted}, got {len(values)}")
+        return tuple(values)
 
 
 def _ours(line: _Line) -> Arrival:
@@ -120,9 +153,10 @@ def _ours(line: _Line) -> Arrival:
 
 def _mooncake(line: _Line) -> Arrival:
     if "timestamp" not in line.values:
-        raise SpecError(line.file, line.number, "at", "expected this member, or timestamp")
+        raise line.refuse("at", "expected this member, or timestamp")
     at = line.seconds("timestamp", unit=1e-3)
-    return Arrival(at, line.tokens("input_length", 0), line.tokens("output_length", 0))
+    tokens = line.tokens("input_length", 0)
+    return Arrival(at, tokens, line.tokens("output_length", 0), line.blocks("hash_ids", tokens))
 
 
 _AZURE = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")

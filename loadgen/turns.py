@@ -12,6 +12,7 @@ from loadgen.lengths import Length
 from loadgen.parts import Part
 from loadgen.prompts import Conversation
 from loadgen.spelling import OPENING, Spelling
+from loadgen.traces import BLOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +66,25 @@ def prefix_of(name: str, length: Length, spelling: Spelling) -> tuple[str, int]:
     tokens = length.draw(rng)
     words = spelling.text(rng, tokens - 1 - spelling.prefix)
     return " ".join([OPENING, *([words] if words else [])]), tokens
+
+
+def blocks_of(name: str, blocks: Sequence[int], tokens: float, spelling: Spelling) -> str:
+    """So many tokens of text: BLOCK for each block, fewer for the last, which may be none at all.
+
+    Texts of one `name` whose blocks begin alike begin alike: what a block says hangs on its own
+    number and on how much those before it came to. The word in front is as in `prefix_of`.
+    """
+    texts, made = [OPENING], 1.0
+    for number, block in enumerate(blocks, 1):
+        reach = tokens if number == len(blocks) else min(BLOCK * number, tokens)
+        text, cost = _block(f"{name}:{block}", reach - made, spelling)
+        made += cost
+        texts += [text] if text else []
+    return " ".join(texts)
+
+
+@lru_cache(maxsize=1024)
+def _block(name: str, tokens: float, spelling: Spelling) -> tuple[str, float]:
+    """The text of that name, and what it really came to."""
+    text = spelling.text(Random(name), tokens)
+    return text, spelling.cost(text)

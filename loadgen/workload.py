@@ -24,7 +24,7 @@ from loadgen.parts import INPUT, NO_WAIT, OUTPUT, Part, Prefix, Retry
 from loadgen.prompts import Conversation, Prompt
 from loadgen.spelling import PLAIN_WORDS, Spelling, mark_of
 from loadgen.traces import Arrival
-from loadgen.turns import Turn, given, prefix_of, talk
+from loadgen.turns import Turn, blocks_of, given, prefix_of, talk
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,8 @@ class Workload:
 
     `greedy`: at temperature 0, so that an endpoint may repeat itself. `turns`, `prefix`, `plain`:
     as for a Part. `mix`: parts in place of what is said here of lengths, prompts, prefix, turns.
-    `side`: of two endpoints that are asked alike; it changes the marks and nothing else.
+    `side`: of two endpoints that are asked alike; it changes the marks, the words of a trace's
+    blocks, and nothing else.
     """
 
     api: str
@@ -109,6 +110,11 @@ class Workload:
     @property
     def parts(self) -> tuple[Part, ...]:
         return self.mix or (self._only,)
+
+    @property
+    def shares_blocks(self) -> bool:
+        """Do prompts share what the trace says?"""
+        return not self.prompts and any(arrival.blocks for arrival in self.trace)
 
     @property
     def _only(self) -> Part:
@@ -230,17 +236,27 @@ class Workload:
         rng = Random(f"{self.seed}:request:{index}")
         part = unit.part
         wanted, limit = part.input_length.draw(rng), part.output_length.draw(rng)
+        blocks: tuple[int, ...] = ()
         if self.trace and not turn:
             arrival = self.trace[unit.number % len(self.trace)]
             wanted = wanted if arrival.input_tokens is None else arrival.input_tokens
             limit = limit if arrival.output_tokens is None else max(1, arrival.output_tokens)
+            blocks = arrival.blocks
         if part.prompts:
             return given(part, unit.number, turn, limit)
-        words = self.spelling.text(rng, wanted - self.spelling.constant)
-        # Behind the mark no two prompts share anything that a cache could know.
-        marked = [] if turn else [f"[{mark}]"]
-        text = " ".join([*marked, *([words] if words else [])])
+        text = self._text(rng, wanted, None if turn else mark, blocks)
         return Turn([{"role": "user", "content": text}], text, wanted, limit)
+
+    def _text(self, rng: Random, wanted: int, mark: str | None, blocks: Sequence[int]) -> str:
+        """Behind a mark no two prompts share anything that a cache could know."""
+        spelling = self.spelling
+        left = wanted - spelling.constant
+        if blocks:
+            name = f"{self.seed}{self.side}:block"
+            return f"{blocks_of(name, blocks, left - spelling.behind, spelling)} [{mark}]"
+        words = spelling.text(rng, left)
+        marked = [] if mark is None else [f"[{mark}]"]
+        return " ".join([*marked, *([words] if words else [])])
 
     def _shared(self, unit: Unit) -> tuple[str, int] | None:
         """The prefix of the unit's group, and its tokens."""
