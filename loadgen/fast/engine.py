@@ -166,8 +166,9 @@ class Engine:
 
     def _finish(self, watched: Watched, end: End) -> None:
         self.unwatch(watched)
-        self.pause.ended(watched.stream.reads)
-        watched.stream.end = end
+        stream = watched.stream
+        self.pause.ended(stream.reads, self._now() - stream.started)
+        stream.end = end
         if watched.task is not None:
             trio.lowlevel.reschedule(watched.task)
             watched.task = None

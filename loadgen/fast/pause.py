@@ -4,12 +4,16 @@ The kernel's stamps say when bytes came, so nobody has to be there just then, an
 serves several sockets costs little more than one that serves a single event. But two events of one
 stream that lie in its queue together have one stamp, and their times are bounds only. So the pause
 follows what the streams bring: it stays below half of the time that nearly all of them leave
-between two reads, goes down as soon as they come closer, and up again slowly.
+between two reads, goes down as soon as they come closer, and up again slowly. And an answer's end
+is seen half a pause late on average, which holds up whoever waits for it to ask again: so the pause
+stays below a small part of what answers last.
 """
 
 from __future__ import annotations
 
-MOST = 0.004  # seconds
+MOST = 0.008  # seconds
+PART = 1 / 256  # of what answers last: their ends are seen 0.2 % late
+UNTOLD = 0.004  # seconds, while none has ended
 LEAST = 0.00025  # seconds; a shorter pause saves nothing
 MARGIN = 2.0  # pauses that lie between two reads of one stream, at least
 SHARE = 0.04  # of the reads may come closer
@@ -19,11 +23,13 @@ GROWTH = 1.5
 WORTH = 1.0  # reads that a pause must be expected to gather
 FIRST = 3  # reads of an answer that nothing delays, such as the head, the role and the first token;
 LONG = 40  # but only the first, where answers have so many: their end comes no sooner for it
-_FADE = 0.875  # of what is known of the rate at each look, and of the answers at each end
+_FADE = 0.875  # of what is known of the rate at each look
+_KEPT = 0.97  # of what is known of the answers at each end
 
 
 class Pause:
-    """`seconds`: the pause as it stands, 0.0 for none; never above `most`.
+    """`seconds`: the pause as it stands, 0.0 for none; never above `most`, which follows from what
+    answers last.
 
     `heeds`: is it to follow the streams? Not where packets tell what reads do not.
     `first`: so many reads of an answer come before its first pause. `near`: a gap between two reads
@@ -34,6 +40,7 @@ class Pause:
         "_close",
         "_heeds",
         "_last",
+        "_lasting",
         "_nearly",
         "_reads",
         "_recent",
@@ -45,10 +52,11 @@ class Pause:
         "seconds",
     )
 
-    def __init__(self, most: float = MOST, *, heeds: bool = True) -> None:
-        self.most, self._heeds = most, heeds
+    def __init__(self, *, heeds: bool = True) -> None:
+        self.most, self._heeds = UNTOLD, heeds
         self.first = FIRST
         self._usual = 0.0  # reads of an answer
+        self._lasting: float | None = None  # seconds
         self._last: float | None = None
         self._recent = self._span = 0.0
         self._settle(0.0)
@@ -59,10 +67,16 @@ class Pause:
         if gap < MARGIN * self.seconds:
             self._close += 1
 
-    def ended(self, reads: int) -> None:
-        """An answer of so many reads: those of one load are much alike."""
-        self._usual = _FADE * self._usual + (1 - _FADE) * reads
+    def ended(self, reads: int, seconds: float) -> None:
+        """An answer of so many reads that took so long: those of one load are much alike."""
+        if self._lasting is None:
+            self._usual, self._lasting = reads, seconds
+        self._usual = _KEPT * self._usual + (1 - _KEPT) * reads
+        self._lasting = _KEPT * self._lasting + (1 - _KEPT) * seconds
         self.first = 1 if self._usual >= LONG else FIRST
+        self.most = min(MOST, PART * self._lasting)
+        if self.seconds > self.most:
+            self._settle(self.most)
 
     def after(self, now: float, reads: int) -> float:
         """A look at that moment brought so many reads. Until the next one; 0.0: when something

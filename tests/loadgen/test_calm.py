@@ -17,7 +17,7 @@ from conformance.connect.wire import Plain
 from conformance.script import Exchange, Leave
 from loadgen.fast import FastRecorder, stamps_work
 from loadgen.fast.engine import Engine, Watched
-from loadgen.fast.pause import FIRST, LONG, MOST, WINDOW
+from loadgen.fast.pause import FIRST, LONG, MOST, UNTOLD, WINDOW
 from loadgen.fast.stamps import Stamps
 from loadgen.fast.stream import Stream
 from loadgen.recording import recording
@@ -56,7 +56,7 @@ def test_an_answer_of_events_is_calm_after_its_first_reads(
     engine = Engine(lambda: 0.0, Stamps(0.0))
     engine._trio_time = lambda moment: 0.0  # type: ignore[method-assign]
     for _ in range(50):
-        engine.pause.ended(usual)
+        engine.pause.ended(usual, 9.0)
     ours, theirs = socket.socketpair()
     with ours, theirs:
         watched = Watched(Stream(script, 0.0), Plain(ours))
@@ -129,6 +129,7 @@ def test_one_look_serves_several_streams_and_every_event_has_its_own_time(
 
     async def main() -> tuple[float, FastRecorder]:
         fast = FastRecorder(server.door)
+        fast.engine.pause.ended(LONG, 9.0)
         while fast.engine.pause.seconds < MOST:  # it has grown before
             fast.engine.pause.after(0.0, WINDOW)
         origin = time.monotonic() - fast.now()
@@ -191,6 +192,7 @@ def test_an_event_of_many_reads_comes_whole() -> None:
 
 def test_events_of_one_stream_that_come_closer_shorten_the_pause() -> None:
     engine = Engine(lambda: 0.0, Stamps(0.0))
+    engine.pause.ended(LONG, 9.0)
     ours, theirs = socket.socketpair()
     with ours, theirs:
         watched = Watched(Stream(SCRIPT, 0.0), Plain(ours))
@@ -210,14 +212,14 @@ def test_the_report_says_how_long_bytes_lay() -> None:
         async with recording(Door("127.0.0.1", 1), "kernel", ()) as made:
             said = made.described()
             assert {"read_delay", "packets", "unstamped_reads"} <= set(said)
-            nothing = {"pause": MOST, "mean": None, "most": None, "reads": 0}
+            nothing = {"pause": UNTOLD, "mean": None, "most": None, "reads": 0}
             assert said["read_delay"] == nothing
             assert isinstance(made.recorder, FastRecorder)
             engine = made.recorder.engine
             engine._noted, engine._moments, engine._oldest = 2, 3.0 + 5.0, 3.0
             engine._account(6.0)
             delay = made.described()["read_delay"]
-            assert delay == {"pause": MOST, "mean": 2.0, "most": 3.0, "reads": 2}
+            assert delay == {"pause": UNTOLD, "mean": 2.0, "most": 3.0, "reads": 2}
 
     if stamps_work():
         trio.run(main)

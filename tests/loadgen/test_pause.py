@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from loadgen.fast.pause import APART, LEAST, MOST, Pause
+from loadgen.fast.pause import APART, LEAST, MOST, PART, UNTOLD, Pause
 
 Gap = Callable[[random.Random], float]
 WAKE = 30e-6  # seconds that a wake-up takes, whatever it brings
@@ -62,8 +62,15 @@ def read(pause: Pause, events: list[tuple[float, int]]) -> Seen:
     return seen
 
 
+def used_to(seconds: float) -> Pause:
+    """One that knows that answers last so long."""
+    pause = Pause()
+    pause.ended(reads=100, seconds=seconds)
+    return pause
+
+
 def seen(streams: int, gap: Gap, seconds: float = 3.0) -> Seen:
-    return read(Pause(), list(arrivals(streams, gap, seconds, seed=7)))
+    return read(used_to(9.0), list(arrivals(streams, gap, seconds, seed=7)))
 
 
 def steady(seconds: float) -> Gap:
@@ -106,12 +113,28 @@ def test_nobody_pauses_for_a_lone_stream() -> None:
 def test_events_that_come_closer_shorten_the_pause_at_once() -> None:
     calm = list(arrivals(64, steady(0.02), 3.0, seed=7))
     quick = [(at + 3.0, number) for at, number in arrivals(64, steady(0.0015), 0.5, seed=8)]
-    pause = Pause()
+    pause = used_to(9.0)
     read(pause, calm)
     assert pause.seconds == pytest.approx(MOST)
     found = read(pause, quick)
     assert pause.seconds <= 0.0015 / 2
     assert found.alone >= 0.90 * found.events
+
+
+def test_while_no_answer_has_ended_a_pause_is_no_longer_than_that() -> None:
+    found = read(Pause(), list(arrivals(64, steady(0.02), 3.0, seed=7)))
+    assert max(found.pauses) == pytest.approx(UNTOLD)
+
+
+def test_the_end_of_a_short_answer_is_not_seen_much_later_for_a_pause() -> None:
+    calm = list(arrivals(64, steady(0.02), 3.0, seed=7))
+    pause = used_to(9.0)
+    read(pause, calm)
+    assert pause.seconds == pytest.approx(MOST)
+    for _ in range(300):
+        pause.ended(reads=50, seconds=1.0)
+    assert pause.seconds == pytest.approx(PART * 1.0, rel=0.01)
+    assert max(read(pause, calm).pauses) == pytest.approx(PART * 1.0, rel=0.01)
 
 
 def test_no_pause_is_longer_than_the_bound_or_shorter_than_worth_it() -> None:
@@ -122,7 +145,7 @@ def test_no_pause_is_longer_than_the_bound_or_shorter_than_worth_it() -> None:
 
 def test_what_a_server_writes_at_one_go_does_not_keep_the_reader_awake() -> None:
     """Three events at the end of an answer come at once, and nobody could read them apart."""
-    pause = Pause()
+    pause = used_to(9.0)
     events = list(arrivals(64, steady(0.02), 3.0, seed=7))
     tripled = sorted((at + APART * n / 8, number) for at, number in events for n in range(3))
     read(pause, tripled)
@@ -130,6 +153,6 @@ def test_what_a_server_writes_at_one_go_does_not_keep_the_reader_awake() -> None
 
 
 def test_a_clock_that_stands_still_is_no_infinite_rate() -> None:
-    pause = Pause()
+    pause = used_to(9.0)
     assert pause.after(5.0, 3) == 0.0
     assert pause.after(5.0, 3) == 0.0
