@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from loadgen.bounds import AS_READ, AT_MOST
 from loadgen.experiments.figures import (
     GAUGES,
     Shot,
@@ -41,8 +42,10 @@ HANG_UPS = (
         "no more requests than others have; the worst of the rounds that came back",
     ),
     requests("stuck", "rounds in which they did not come back while they were watched"),
-    millis("probe", "median ttft of a request that comes later"),
-    millis("stall", "worst gap of the neighbours, from the first hang-up on; median of rounds"),
+    millis("probe", "median ttft of a request that comes later", AT_MOST),
+    millis(
+        "stall", "worst gap of the neighbours, from the first hang-up on; median of rounds", AS_READ
+    ),
     requests("lost", "others that did not come whole"),
 )  # fmt: skip
 
@@ -165,8 +168,8 @@ LEAKS = (
     requests("whole", "that came whole"),
     requests("left", "that we hung up on"),
     requests("lost", "that read to the end and did not come whole"),
-    millis("ttft-p50", "first chunk with text − last byte of the request sent"),
-    millis("e2e-p50", "last event − last byte of the request sent"),
+    millis("ttft-p50", "first chunk with text − last byte of the request sent", AT_MOST),
+    millis("e2e-p50", "last event − last byte of the request sent", AT_MOST),
     requests(
         "changed",
         "of the requests alone whose answers before were the same twice: those answered otherwise "
@@ -177,7 +180,7 @@ LEAKS = (
     Column("blocks", "share of its cache that is in use, the same", "x", "", 3),
     requests("more", "running and waiting, after − before"),
     Column("blocks-more", "blocks, after − before", "x", "", 3),
-    ratio("slower", "e2e-p50 of the requests alone, after / before"),
+    ratio("slower", "e2e-p50 of the requests alone, after / before", AS_READ),
 )
 _ALONE = {"before": "alone, before", "after": "alone, after"}
 

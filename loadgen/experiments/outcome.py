@@ -7,7 +7,7 @@ import io
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tabulate import tabulate
 
@@ -16,13 +16,25 @@ from conformance.report.escape import excerpt, terminal
 from loadgen.experiments.figures import Shot
 from loadgen.experiments.reports import REPORTS
 from loadgen.experiments.spec import Experiment
-from loadgen.experiments.table import Bound, Cell, Held, Table, Verdict, judged, texts
+from loadgen.experiments.table import (
+    AT_LEAST,
+    SIGNS,
+    Bound,
+    Cell,
+    Held,
+    Table,
+    Verdict,
+    judged,
+    texts,
+)
 from loadgen.export import SCHEMA, TOOL
 from loadgen.looking import judged_failures
+from loadgen.provenance import BY_READS
 from loadgen.result import Result, Target
 
 DOUBTS_SHOWN = 6
 TOLD = 100  # characters
+CHUNKS, BOUNDS = "chunks", "chunk_times_that_are_bounds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +53,20 @@ class Outcome:
     too_many: bool
     complete: bool
     loads: tuple[Mapping[str, Json], ...]
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """How they were made, in a line; none where nothing was played."""
+        if not self.loads:
+            return ()
+        clocks = ", ".join(dict.fromkeys(str(load["clock"] or "not said") for load in self.loads))
+        if self.table.is_by_reads:
+            return (f"times: clock {clocks}; {BY_READS}; {AT_LEAST} that or more",)
+        said = f"{self._sum(BOUNDS)} of {self._sum(CHUNKS)} chunks' times are bounds"
+        return (f"times: clock {clocks}; {said}: such a chunk came then or before",)
+
+    def _sum(self, of: str) -> int:
+        return sum(count for load in self.loads if isinstance(count := load[of], int))
 
     @property
     def exit(self) -> int:
@@ -74,7 +100,8 @@ def outcome_of(
 ) -> Outcome:
     """`shots`: the loads that were played to their end."""
     report = REPORTS[experiment.report]
-    table = report.make(shots, options)
+    is_by_reads = any(shot.result.summary.is_by_reads for shot in shots)
+    table = replace(report.make(shots, options), is_by_reads=is_by_reads)
     verdicts = judged(table, (*gates.own, *gates.asked))
     counted = [shot for shot in shots if report.broke is None or not report.broke(shot, options)]
     failed = sum(shot.result.failed for shot in counted)
@@ -134,8 +161,8 @@ def _load(shot: Shot) -> dict[str, Json]:
         "failed": result.failed,
         "valid": result.valid,
         "clock": result.load.get("clock"),
-        "chunks": sum(len(row.token_times) for row in result.rows),
-        "chunk_times_that_are_bounds": sum(row.bounds or 0 for row in result.rows),
+        CHUNKS: sum(len(row.token_times) for row in result.rows),
+        BOUNDS: sum(row.bounds or 0 for row in result.rows),
     }
 
 
@@ -166,7 +193,13 @@ def document(outcome: Outcome, url: str, version: str) -> dict[str, Json]:
             for each in outcome.verdicts
         ],
         "columns": [
-            {"name": c.name, "unit": c.unit, "formula": c.formula} for c in outcome.table.columns
+            {
+                "name": c.name,
+                "unit": c.unit,
+                "formula": c.formula,
+                "bound": SIGNS.get(c.by_reads) if outcome.table.is_by_reads else None,
+            }
+            for c in outcome.table.columns
         ],
         "rows": [
             {c.name: _finite(row.get(c.name)) for c in outcome.table.columns}
@@ -206,7 +239,7 @@ def render(outcome: Outcome) -> str:
     options = ", ".join(f"{name} {value}" for name, value in outcome.options.items())
     lines = [f"{outcome.experiment.name}{who}", outcome.experiment.title, options, ""]
     lines += [_table(outcome.table), ""] if outcome.table.rows else []
-    lines += [*outcome.table.notes]
+    lines += [*outcome.table.notes, *outcome.times]
     lines += [f"failed: {each}" for each in outcome.failures[:DOUBTS_SHOWN]]
     lines += [_more(outcome.failures)] if len(outcome.failures) > DOUBTS_SHOWN else []
     lines += [_bound(each) for each in outcome.verdicts]

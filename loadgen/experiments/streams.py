@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from loadgen.bounds import AS_READ, AT_MOST
 from loadgen.experiments.figures import (
     Shot,
     Sizes,
@@ -20,7 +21,7 @@ from loadgen.experiments.figures import (
     waits,
 )
 from loadgen.experiments.spec import CONTROL
-from loadgen.experiments.table import Cell, Column, Table, millis, ratio, requests
+from loadgen.experiments.table import AT_LEAST, Cell, Column, Table, millis, ratio, requests
 from loadgen.measure import Row
 from loadgen.outcome import Fate
 
@@ -29,12 +30,12 @@ OVERLAP = (
     Column(
         "tokens-s",
         "completion_tokens of usage of all / (last chunk with text − first send); median of rounds",
-        "1/s", "1/s", 0,
+        "1/s", "1/s", 0, AT_LEAST,
     ),
-    ratio("gain", "tokens-s / tokens-s of the first line"),
-    millis("gap-p50", "between neighbouring chunks with text, all streams and rounds"),
-    millis("gap-p99", "the same"),
-    millis("ttft-p50", "first chunk with text − last byte of the request sent"),
+    ratio("gain", "tokens-s / tokens-s of the first line", AS_READ),
+    millis("gap-p50", "between neighbouring chunks with text, all streams and rounds", AS_READ),
+    millis("gap-p99", "the same", AS_READ),
+    millis("ttft-p50", "first chunk with text − last byte of the request sent", AT_MOST),
     Column("tokens", "mean completion_tokens of a stream", "tokens", "", 0),
     Column(
         "identical",
@@ -86,11 +87,15 @@ ARRIVALS = (
         "when: alone; then, with the others: gaps that ended before, that overlap a wait for a "
         "first token, that began after the last wait",
     ),
-    millis("gap-p50", "between neighbouring chunks with text of the running streams"),
-    millis("gap-p99", "the same"),
-    millis("gap-max", "the worst of them"),
-    millis("ttft-p50", "of those that came then: first chunk with text − last byte of the request"),
-    millis("ttft-max", "the same, the worst"),
+    millis("gap-p50", "between neighbouring chunks with text of the running streams", AS_READ),
+    millis("gap-p99", "the same", AS_READ),
+    millis("gap-max", "the worst of them", AS_READ),
+    millis(
+        "ttft-p50",
+        "of those that came then: first chunk with text − last byte of the request",
+        AT_MOST,
+    ),
+    millis("ttft-max", "the same, the worst", AT_MOST),
     Column("prompt", "median prompt_tokens of usage of those that came then", "tokens", "", 0),
     requests("lost", "requests that did not come whole"),
 )
@@ -172,9 +177,9 @@ MANY = (
     requests("whole", "that came whole"),
     requests("refused", "that were refused by a status"),
     requests("failed", "that failed otherwise, or broke a MUST"),
-    Column("tokens-s", "as for overlap", "1/s", "1/s", 0),
-    millis("ttft-p50", "first chunk with text − last byte of the request sent"),
-    millis("ttft-max", "the same, the worst"),
+    Column("tokens-s", "as for overlap", "1/s", "1/s", 0, AT_LEAST),
+    millis("ttft-p50", "first chunk with text − last byte of the request sent", AT_MOST),
+    millis("ttft-max", "the same, the worst", AT_MOST),
     Column("broke", "what went wrong first"),
 )
 

@@ -11,7 +11,9 @@ from enum import Enum
 from typing import TypeAlias
 
 from conformance.errors import UsageError
+from loadgen.bounds import AS_READ, AT_MOST
 
+AT_LEAST = "≥"
 Cell: TypeAlias = "float | int | str | None"
 _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
@@ -19,19 +21,24 @@ _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+SIGNS = {AT_MOST: "at most", AT_LEAST: "at least", AS_READ: "as read"}
 _UNITS = {"": 1.0, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "x": 1.0, "%": 0.01}
 _FORM = re.compile(r"\s*([a-z][a-z0-9-]*)\s*(<=|>=|<|>)\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zµ%]*)\s*")
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`unit`: of the numbers in documents; `shown`: how people read it, e.g. seconds in ms."""
+    """`unit`: of the numbers in documents; `shown`: how people read it, e.g. seconds in ms.
+
+    `by_reads`: what its numbers are where every time is when a read returned, a sign of SIGNS.
+    """
 
     name: str
     formula: str
     unit: str = ""
     shown: str = ""
     digits: int = 0
+    by_reads: str = ""
 
     def text(self, value: Cell) -> str:
         """A dash where nobody knows."""
@@ -49,13 +56,13 @@ class Column:
         return f"{self.name}, {self.shown}" if self.shown else self.name
 
 
-def seconds(name: str, formula: str) -> Column:
-    return Column(name, formula, "s", "s", 2)
+def seconds(name: str, formula: str, by_reads: str = "") -> Column:
+    return Column(name, formula, "s", "s", 2, by_reads)
 
 
-def millis(name: str, formula: str) -> Column:
+def millis(name: str, formula: str, by_reads: str = "") -> Column:
     """Seconds that are shown in ms."""
-    return Column(name, formula, "s", "ms", 1)
+    return Column(name, formula, "s", "ms", 1, by_reads)
 
 
 def requests(name: str, formula: str) -> Column:
@@ -63,17 +70,28 @@ def requests(name: str, formula: str) -> Column:
     return Column(name, formula, "requests")
 
 
-def ratio(name: str, formula: str) -> Column:
-    return Column(name, formula, "x", "×", 2)
+def ratio(name: str, formula: str, by_reads: str = "") -> Column:
+    return Column(name, formula, "x", "×", 2, by_reads)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`rows`: column's name → cell; the first column names the line. `notes`: said below."""
+    """`rows`: column's name → cell; the first column names the line. `notes`: said below.
+
+    `is_by_reads`: the times of what was played are when reads returned.
+    """
 
     columns: tuple[Column, ...]
     rows: tuple[Mapping[str, Cell], ...]
     notes: tuple[str, ...] = ()
+    is_by_reads: bool = False
+
+    def text(self, column: Column, row: Mapping[str, Cell]) -> str:
+        """A cell as people read it."""
+        value = row.get(column.name)
+        is_bound = self.is_by_reads and isinstance(value, int | float) and math.isfinite(value)
+        sign = column.by_reads if is_bound else ""
+        return f"{sign} {column.text(value)}".lstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,17 +149,17 @@ def judged(table: Table, bounds: Sequence[Bound]) -> tuple[Verdict, ...]:
 def _judged(table: Table, bound: Bound) -> Verdict:
     values = [(row, row.get(bound.column)) for row in table.rows]
     known = [(row, v) for row, v in values if isinstance(v, int | float)]
-    missed = tuple(_where(table, bound, row, v) for row, v in known if not bound.holds(v))
+    missed = tuple(_where(table, bound, row) for row, v in known if not bound.holds(v))
     if missed:
         return Verdict(bound, Held.NO, missed)
     return Verdict(bound, Held.YES if known else Held.UNKNOWN)
 
 
-def _where(table: Table, bound: Bound, row: Mapping[str, Cell], value: float) -> str:
+def _where(table: Table, bound: Bound, row: Mapping[str, Cell]) -> str:
     column = next(each for each in table.columns if each.name == bound.column)
     first = table.columns[0]
-    shown = f"{column.text(value)} {column.shown}".rstrip()
-    return f"{first.text(row.get(first.name))}: {shown}"
+    shown = f"{table.text(column, row)} {column.shown}".rstrip()
+    return f"{table.text(first, row)}: {shown}"
 
 
 def number(cell: Cell) -> float | None:
@@ -151,7 +169,7 @@ def number(cell: Cell) -> float | None:
 def texts(table: Table) -> Iterator[list[str]]:
     """The cells as people read them."""
     for row in table.rows:
-        yield [column.text(row.get(column.name)) for column in table.columns]
+        yield [table.text(column, row) for column in table.columns]
 
 
 def markdown(table: Table) -> str:

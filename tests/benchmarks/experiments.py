@@ -166,7 +166,8 @@ def rendered(server: str) -> str:
 def table_from(document: Mapping[str, Any]) -> Table:
     """The table of a stored document, for the columns that its experiment has today."""
     columns = REPORTS[document["experiment"]].columns
-    return Table(columns, tuple(document["rows"]), tuple(document["notes"]))
+    is_by_reads = any(load["clock"] == "user" for load in document["loads"])
+    return Table(columns, tuple(document["rows"]), tuple(document["notes"]), is_by_reads)
 
 
 def _one(server: str, document: Mapping[str, Any]) -> str:

@@ -157,6 +157,26 @@ def test_the_document_is_json_whose_columns_have_formulas_and_whose_table_comes_
     assert markdown(table_from(found)) == markdown(made.table)
 
 
+def test_by_the_user_clock_figures_say_that_they_are_bounds_and_columns_of_which_kind() -> None:
+    by_reads = outcome("ttft-p50<1ms", described={"clock": "user"})
+    shown = render(by_reads)
+    line = next(each for each in shown.splitlines() if each.startswith("        1  "))
+    assert " ".join(line.split()) == "1 ≥ 2 ≈ 1.00 ≈ 500.0 – ≤ 500.0 5 – –"
+    assert "times: clock user; each is when a read returned: ≤ that or less" in shown
+    assert "bound missed: ttft-p50<1ms (1: ≤ 500.0 ms)" in shown
+    found: Any = document(by_reads, "u", "1")
+    columns = {each["name"]: each["bound"] for each in found["columns"]}
+    assert (columns["tokens-s"], columns["gap-p50"]) == ("at least", "as read")
+    assert (columns["ttft-p50"], columns["tokens"]) == ("at most", None)
+
+
+def test_by_the_kernels_clock_a_line_says_how_many_times_are_bounds() -> None:
+    stamped = outcome(described={"clock": "kernel"})
+    assert "times: clock kernel; 0 of 5 chunks' times are bounds" in render(stamped)
+    found: Any = document(stamped, "u", "1")
+    assert {each["bound"] for each in found["columns"]} == {None}
+
+
 def test_a_played_part_of_an_experiment_is_reported_as_such() -> None:
     text = render(outcome(complete=False))
     assert "not complete: interrupted" in text
