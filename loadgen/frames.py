@@ -23,7 +23,7 @@ from loadgen.preflight import Endpoint
 from loadgen.setup import Setup
 from loadgen.versions import version
 
-PROTOCOL = 1
+PROTOCOL = 2
 FRAME_AT_MOST = 1 << 30  # bytes
 _LENGTH = 8  # bytes before a frame on a pipe
 

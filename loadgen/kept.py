@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 
 from conformance.capture import Capture
 from loadgen.lookers import Job, looks
-from loadgen.looking import Checks, Look
-from loadgen.measure import row_from
+from loadgen.looking import NO_CHECKS, Checks, Look
 from loadgen.played import Played
 from loadgen.workload import Workload
 
@@ -39,8 +38,7 @@ class Kept:
     def _measured(self, played: Played) -> Look:
         """Without the checks: there is a load to be kept up, or somebody waits."""
         self.unjudged += bool(played.capture and played.capture.received)
-        ask = self._workload.ask(played.index)
-        return Look(row_from(played, ask, self._workload.api), None)
+        return Job(self._workload, NO_CHECKS).look(played)
 
     def looks(self, checks: Checks, processes: int) -> list[Look]:
         """Every request; an interruption ends the judging, not the measuring."""

@@ -25,7 +25,9 @@ class Job:
     checks: Checks
 
     def look(self, played: Played) -> Look:
-        return look(played, self.workload.ask(played.index), self.workload.api, self.checks)
+        workload = self.workload
+        ask = workload.ask(played.index)
+        return look(played, ask, workload.api, self.checks, again=workload.greedy)
 
 
 def looks(job: Job, played: Sequence[Played], processes: int) -> Iterator[Look]:

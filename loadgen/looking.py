@@ -41,13 +41,15 @@ class Breach:
 class Look:
     """One request, measured; `breaches` None: not judged.
 
-    `mark`: its own; `marks`: what may be those of others in its answer.
+    `mark`: its own; `marks`: what may be those of others in its answer. `said`: the answer of a
+    session's turn, as later turns repeat it; None where nobody will ask them again.
     """
 
     row: Row
     breaches: tuple[Breach, ...] | None
     mark: str | None = None
     marks: tuple[str, ...] = ()
+    said: str | None = None
 
     @property
     def is_broken(self) -> bool:
@@ -67,6 +69,9 @@ class Checks:
         object.__setattr__(self, "bench", Bench(self.cases, self.known))
 
 
+NO_CHECKS = Checks()
+
+
 def parse_gates(text: str) -> tuple[str, ...]:
     """`wire,shape` or `none`. Raises UsageError."""
     names = tuple(name.strip() for name in text.split(","))
@@ -84,15 +89,18 @@ def checks_of(known: Sequence[Case], gates: Sequence[str], api: str) -> Checks:
     return Checks(tuple(chosen), tuple(known))
 
 
-def look(played: Played, ask: Ask, api: str, checks: Checks) -> Look:
-    """Read, measure and judge one."""
+def look(
+    played: Played, ask: Ask, api: str, checks: Checks = NO_CHECKS, *, again: bool = False
+) -> Look:
+    """Read, measure and judge one. `again`: requests of this load may be asked once more."""
     if played.capture is None:
         return Look(row_from(played, ask, api), None, ask.mark)
     reading = read(played.capture, api=api)
     row = row_from(played, ask, api, reading)
     connected = bool(played.capture.received)
     breaches = _breaches(reading, api, checks) if checks.cases and connected else None
-    return Look(row, breaches, ask.mark, marks_in(text_of(reading), ask.mark))
+    said = reading.text if again and ask.turn is not None and row.success else None
+    return Look(row, breaches, ask.mark, marks_in(text_of(reading), ask.mark), said)
 
 
 def _breaches(reading: Reading, api: str, checks: Checks) -> tuple[Breach, ...]:

@@ -127,14 +127,17 @@ async def execute(
         recovery = await unless_interrupted(check.recovered)
     if seen is not None:
         seen(kept.waiting)
-    rows, found = tally(kept.looks(setup.checks, os.cpu_count() or 1))
+    looks = kept.looks(setup.checks, os.cpu_count() or 1)
+    rows, found = tally(looks)
     found.unjudged = kept.unjudged
     if captures is not None:
         keep(captures, setup.api, kept.waiting, chosen(rows, found.broken))
     solo = None
     if setup.solo is not None and offered.complete:
-        again = partial(setup.script, endpoint)
-        solo = await unless_interrupted(partial(alone, recorder, again, workload, rows, setup.solo))
+        again = partial(setup.exchange, endpoint)
+        solo = await unless_interrupted(
+            partial(alone, recorder, again, workload, looks, setup.solo)
+        )
     return Ran(
         target=Target(str(setup.target.url), setup.api, endpoint.model),
         load={**setup.described, **told(workload), **made.described()},

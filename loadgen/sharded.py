@@ -68,12 +68,15 @@ async def execute(
             recovery = await unless_interrupted(check.recovered)
         await _told(workers)
     seen = workers.seen
-    rows, found = tally(look for each in seen for look in each.looks)
+    looks = [look for each in seen for look in each.looks]
+    rows, found = tally(looks)
     found.unjudged = sum(each.done.unjudged for each in seen if each.done is not None)
     solo = None
     if setup.solo is not None and complete:
-        again = partial(setup.script, endpoint)
-        solo = await unless_interrupted(partial(alone, recorder, again, workload, rows, setup.solo))
+        again = partial(setup.exchange, endpoint)
+        solo = await unless_interrupted(
+            partial(alone, recorder, again, workload, looks, setup.solo)
+        )
     return Ran(
         target=Target(str(setup.target.url), setup.api, endpoint.model),
         load={**setup.described, **told(workload), **described(seen)},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import signal
+import zlib
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ import trio
 import trio.testing
 
 from conformance.errors import UsageError
+from loadgen.crosstalk import Solo
+from loadgen.kept import Kept
 from loadgen.load import Open
 from loadgen.outcome import Fate
 from loadgen.parts import parse_retry, parse_turns
@@ -41,9 +44,12 @@ def numbered() -> Any:
     return choose
 
 
-def contents(asked: Asked) -> list[str]:
-    assert asked.body is not None
-    return [f"{each['role']} {each['content'][:9]}" for each in asked.body["messages"]]
+def after(seconds: float, answer: bytes) -> Attack:
+    async def late(stream: trio.SocketStream) -> None:
+        await trio.sleep(seconds)
+        await stream.send_all(answer)
+
+    return late
 
 
 def test_a_turn_repeats_what_was_asked_and_what_was_really_answered() -> None:
@@ -165,6 +171,52 @@ def test_a_turn_is_the_same_wherever_it_is_made() -> None:
     assert load.ask(1).mark == load.ask(2).mark != load.ask(3).mark
 
 
+# -- alone -----------------------------------------------------------------------------------------
+
+
+def by_messages(torn: int = 0, late: int = 0) -> tuple[list[Any], Any]:
+    """Says the same to the same talk, but to generation number `torn`; number `late` is answered
+    after a while. Keeps what it was asked."""
+    talks: list[Any] = []
+
+    def choose(asked: Asked) -> Attack | None:
+        if not asked.streams or asked.body is None or asked.body["max_tokens"] != 64:
+            return None  # it is a probe
+        talks.append(asked.body["messages"])
+        words = "torn" if len(talks) == torn else f"a{zlib.crc32(repr(talks[-1]).encode())}"
+        bare = head(EVENTS, b"Connection: close") + stream_answer(words)
+        return after(9.0, bare) if len(talks) == late else says(bare)
+
+    return talks, choose
+
+
+def test_later_turns_are_asked_alone_with_the_talk_that_was_sent() -> None:
+    talks, choose = by_messages(torn=2)
+    ran = against(choose, "--concurrency", "1", "--requests", "2", "--turns", "3", "--solo", "99")
+    assert ran.result.solo == Solo(6, 6, (1,))
+    assert talks[2][3]["content"] == "torn"
+    assert talks[6:] == [talk for talk in talks[:6] for _ in range(2)]
+
+
+def test_answers_that_were_not_judged_are_repeated_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Kept.__init__, "__defaults__", (1,))
+    talks, choose = by_messages()
+    ran = against(choose, "--concurrency", "1", "--requests", "1", "--turns", "3", "--solo", "99")
+    assert (ran.result.solo, ran.result.tally.unjudged) == (Solo(3, 3, ()), 3)
+    assert talks[3:] == [talk for talk in talks[:3] for _ in range(2)]
+
+
+def test_a_talk_goes_on_from_the_attempt_that_was_answered() -> None:
+    talks, choose = by_messages(late=1)
+    words = ("--concurrency", "1", "--requests", "1", "--turns", "2", "--retry", "1:0.5")
+    ran = against(choose, *words, "--leave", "50%:patience:2", "--solo", "9", "--seed", "9")
+    done = [row.index for row in ran.result.rows if row.success]
+    ordinary = [row.index for row in ran.result.rows if row.success and row.client is None]
+    assert (done, ordinary) == ([1, 2], [2])
+    assert ran.result.solo == Solo(1, 1, ())
+    assert talks[2:] == [talks[2]] * 3
+
+
 # -- retries ---------------------------------------------------------------------------------------
 
 
@@ -172,9 +224,7 @@ def slow_until(number: int, seconds: float) -> Any:
     """The first so many requests are answered after so long, later ones at once."""
     numbers = itertools.count(1)
 
-    async def late(stream: trio.SocketStream) -> None:
-        await trio.sleep(seconds)
-        await stream.send_all(head(EVENTS, b"Connection: close") + stream_answer())
+    late = after(seconds, head(EVENTS, b"Connection: close") + stream_answer())
 
     def choose(asked: Asked) -> Attack | None:
         counts = asked.body is not None and asked.body.get("max_tokens") == 64  # no probe

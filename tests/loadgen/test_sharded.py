@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from conformance.errors import TargetError
+from loadgen.crosstalk import Solo
 from loadgen.frames import Failed, Frame, Go, Order, Plan, Ready, Snapshot
 from loadgen.outcome import Fate
 from loadgen.preflight import Endpoint
@@ -20,6 +21,7 @@ from tests.loadgen import playing
 from tests.loadgen.playing import Ran
 from tests.loadgen.test_crosstalk import MARKS
 from tests.loadgen.test_run import interrupt, slow
+from tests.loadgen.test_sessions import by_messages
 from tests.loadgen.working import Dying, Here, Make, Mute, Workers
 
 LOAD = ("--rate", "10", "--requests", "40", "--arrivals", "poisson", "--input-tokens", "5..9")
@@ -99,6 +101,16 @@ def test_an_answer_with_the_mark_of_another_worker_s_request_is_found(
     ]
     assert ran.result.tally.judged == 6
     assert ran.result.failed == 5
+
+
+def test_later_turns_are_asked_alone_whichever_worker_played_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    talks, choose = by_messages()
+    words = ("--rate", "5", "--requests", "4", "--turns", "3", "--solo", "99")
+    ran, _ = divided(monkeypatch, choose, *words)
+    assert ran.result.solo == Solo(12, 12, ())
+    assert {repr(talk) for talk in talks[12:]} == {repr(talk) for talk in talks[:12]}
 
 
 @pytest.mark.parametrize(("kind", "why"), [(Dying, "killed by SIGKILL"), (Mute, "nothing for 5 s")])
