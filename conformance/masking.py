@@ -14,8 +14,9 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain, groupby
 from typing import Final
 from urllib.parse import quote, quote_plus
@@ -80,7 +81,7 @@ def mask(capture: Capture, secrets: Iterable[Secret] = ()) -> Capture:
         for found in stretches
         if not found.skip
     ]
-    needles = _needles([*known, *seen])
+    needles = _needles(*known, *seen)
     masks = list(capture.masks)
     for where, data in areas.items():
         gaps = [_Found(m.start, m.start + m.length, "") for m in capture.masks if m.where == where]
@@ -179,8 +180,12 @@ def _of_field(field: re.Match[bytes]) -> Iterator[_Found]:
 # What a secret looks like
 
 
-def _needles(secrets: Iterable[Secret]) -> list[tuple[bytes, str]]:
-    """What to search for and what to call it; longer ones first, each text once."""
+@lru_cache(maxsize=16)
+def _needles(*secrets: Secret) -> Sequence[tuple[bytes, str]]:
+    """What to search for and what to call it; longer ones first, each text once.
+
+    Remembered: a load asks thousands of times with one key.
+    """
     found: dict[bytes, str] = {}
     for secret in secrets:
         if len(secret.value) >= SHORTEST_ANYWHERE:
@@ -241,7 +246,7 @@ def _piece(gap: Mask, values: Mapping[str, bytes]) -> bytes | None:
 # Finding
 
 
-def _search(data: bytes, needles: list[tuple[bytes, str]]) -> Iterator[_Found]:
+def _search(data: bytes, needles: Sequence[tuple[bytes, str]]) -> Iterator[_Found]:
     for text, reference in needles:
         at = data.find(text)
         while at >= 0:
@@ -249,7 +254,7 @@ def _search(data: bytes, needles: list[tuple[bytes, str]]) -> Iterator[_Found]:
             at = data.find(text, at + len(text))
 
 
-def _search_chunks(received: bytes, needles: list[tuple[bytes, str]]) -> Iterator[_Found]:
+def _search_chunks(received: bytes, needles: Sequence[tuple[bytes, str]]) -> Iterator[_Found]:
     """Secrets that a chunk boundary cuts: found in the body, traced back to the wire."""
     reader = http1.Reader()
     body = reader.feed(received)
@@ -277,10 +282,13 @@ def _claim(
     where: str, size: int, gaps: Iterable[_Found], found: Iterable[_Found]
 ) -> Iterator[Mask]:
     """A mask for each stretch found, less what is masked already or went to an earlier one."""
+    items = list(found)
+    if not items:
+        return
     taken = bytearray(size)
     for gap in gaps:
         taken[gap.start : gap.end] = b"\1" * (gap.end - gap.start)
-    for item in found:
+    for item in items:
         for start, end in _free(taken, item.start, item.end):
             taken[start:end] = b"\1" * (end - start)
             skip = item.skip + start - item.start
