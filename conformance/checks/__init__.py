@@ -97,6 +97,7 @@ MODULES = {
         ),
         "cutting",
     ),
+    **dict.fromkeys(("stop.literal", "stop.prompt"), "decoys"),
     **dict.fromkeys(
         (
             "utf8.characters",

@@ -106,8 +106,11 @@ def _thinks(reading: Reading) -> bool:
     return any(c.carries for life in expected(reading) for _, c in life.pieces)
 
 
-def run_of(trial: Trial, role: str, index: int = 0) -> Run | Abstain:
-    """The answer of that role (one choice of it), or why nothing can be said about it."""
+def run_of(trial: Trial, role: str, index: int = 0, *, elsewhere: bool = False) -> Run | Abstain:
+    """The answer of that role (one choice of it), or why nothing can be said about it.
+
+    `elsewhere`: also if its text left the control before the place under test.
+    """
     control = controls(trial)
     if isinstance(control, Abstain):
         return control
@@ -122,7 +125,7 @@ def run_of(trial: Trial, role: str, index: int = 0) -> Run | Abstain:
     if not control.same if cut is None else control.shared < cut[1]:
         return Abstain("det", "equal requests without stop strings gave different texts")
     became = fate(control.first.text, whole.text, stops)
-    if became is Fate.ELSEWHERE:
+    if became is Fate.ELSEWHERE and not elsewhere:
         return Abstain("det", "the text left its control before the place under test")
     return Run(role, reading, whole, stops, cut, became, index)
 

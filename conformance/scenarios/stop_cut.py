@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from conformance.capture import Capture, Json
 from conformance.checks.cutruns import is_same
-from conformance.cuts import places
+from conformance.cuts import decoys, places
 from conformance.dossier import CHAT, Dossier
 from conformance.reading import Reading, read
 from conformance.saying import refusal
@@ -25,6 +25,7 @@ PARAMETERS: Mapping[str, Parameter] = {"answer": {"long": Choice(), "characters"
 SPREAD: tuple[Mapping[str, Json], ...] = ({"answer": "long"}, {"answer": "characters"})
 PLACEHOLDER = "x" * 2 * max(places.SIZES)  # no stop string that is chosen later is longer
 CHOICES = 2  # of the answer under several stop strings
+MOST = 4  # stop strings in one list
 
 
 def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[Ask, ...]:
@@ -96,7 +97,7 @@ async def drive(driver: Driver, asks: tuple[Ask, ...]) -> Dossier:
         return await _characters(driver)
     control = ask.counting(driver.endpoint, "control")
     first = read(await driver.shared(control), api=driver.endpoint.api)
-    stops = chosen(deltas(first), wide=False)
+    stops = chosen(deltas(first), wide=False, prompt=ask.COUNT[driver.endpoint.api])
     if not stops:
         return driver.dossier()
     by_role = {each.role: each for each in asks if not each.attempt}
@@ -182,27 +183,36 @@ def deltas(reading: Reading) -> tuple[str, ...]:
     return tuple(choice.text for _, choice in next(mine, ()) if choice.text)
 
 
-def chosen(pieces: tuple[str, ...], *, wide: bool) -> dict[str, Json]:
-    """The stop parameter of each role; absent where the text has no place for it."""
+def chosen(pieces: tuple[str, ...], *, wide: bool, prompt: str = "") -> dict[str, Json]:
+    """The stop parameter of each role; absent where the text has no place for it.
+
+    Beside near misses stand decoys: a word of the prompt, or of a text with letters their other
+    case, and a pattern. A list has room for four.
+    """
     text = "".join(pieces)
+    near = places.near_misses(text)
+    likely = decoys.of_prompt(prompt, text), decoys.pattern(text), decoys.other_case(text)
+    beside: list[Json] = [decoy for decoy in likely if decoy is not None]
     stops: dict[str, Json] = {
         "cut": _single(pieces, wide=wide),
         "several": [*places.several(pieces)],
-        "near": [*places.near_misses(text)],
+        "near": [*near, *beside][:MOST] if near else None,
         "first": places.first(pieces),
     }
     return {role: stop for role, stop in stops.items() if stop}
 
 
 def _single(pieces: tuple[str, ...], *, wide: bool) -> Json:
-    """A string; `wide`: a list, with letters behind it as a contrast."""
+    """A string; `wide`: a list, with letters behind it as a contrast, and a decoy before it."""
     text = "".join(pieces)
     place = places.hardest(pieces, wide=wide)
     if place is None:
         return None
     stop = text[place.start : place.end]
-    contrast = places.behind(text, place.end) if wide else None
-    return stop if contrast is None else [stop, contrast]
+    if not wide:
+        return stop
+    beside = places.behind(text, place.end), decoys.other_case(text, place.start)
+    return [stop, *(each for each in beside if each is not None)]
 
 
 STOP_CUT = Scenario(

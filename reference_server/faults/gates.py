@@ -5,6 +5,7 @@ A gate takes text piece by piece and gives what it shows. `Gate` itself is right
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 
@@ -248,6 +249,46 @@ class OnlyAscii(Gate):
 
     def __init__(self, stops: Sequence[str]) -> None:
         super().__init__([stop for stop in stops if stop.isascii()])
+
+
+class Pattern(Gate):
+    """Stop strings are taken for regular expressions, wherever they are such."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        super().__init__(stops)
+        self.longest = max(map(len, self.stops), default=0)
+
+    def found(self, piece: str) -> tuple[int, str] | None:
+        hits = [(m.start(), s) for s in self.stops if (m := _pattern(s).search(self.held))]
+        return min(hits, default=None)
+
+    def kept(self, piece: str) -> int:
+        return self.longest
+
+
+def _pattern(stop: str) -> re.Pattern[str]:
+    try:
+        return re.compile(stop)
+    except re.error:
+        return re.compile(re.escape(stop))
+
+
+class AnyCase(Gate):
+    """Letters count in either case. (ASCII alone is folded, so that no place moves.)"""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        super().__init__([_folded(stop) for stop in stops])
+
+    def found(self, piece: str) -> tuple[int, str] | None:
+        text = _folded(self.held)
+        return min(((text.find(s), s) for s in self.stops if s in text), default=None)
+
+    def kept(self, piece: str) -> int:
+        return max(map(len, self.stops), default=0)
+
+
+def _folded(text: str) -> str:
+    return "".join(char.lower() if char.isascii() else char for char in text)
 
 
 class ByteOffsets(Gate):

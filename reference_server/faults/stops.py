@@ -103,6 +103,12 @@ def _refused(wrong: Callable[[Any], bool]) -> Callable[[Place, Work], Work]:
     return work
 
 
+def _prompt_searched(place: Place, asked: Work) -> Work:
+    """A stop string in the prompt ends the answer before it begins."""
+    stopped = any(stop in asked.prompt for stop in asked.sampling.stop)
+    return replace(asked, answer="") if stopped else asked
+
+
 def _at_once(place: Place) -> bool:
     """Did no text come in this answer so far?"""
     return not place.memory.get("texts")
@@ -166,6 +172,9 @@ FAULTS = (
         finish=FinishReason.LENGTH, later=True,
     ),
     _fault("stop.first-text", "the first text is not searched", "", gates.NotAtStart),
+    _fault("stop.literal", "stop strings are regular expressions", "", gates.Pattern),
+    _fault("stop.literal", "letters count in either case", "case", gates.AnyCase),
+    Fault("stop.prompt", "the prompt is searched as well", work=_prompt_searched),
     Fault("stop.first-text", "no text, so it says length", "finish", event=_length_if_empty),
     Fault("stop.first-text", "no text, so no usage", "usage", chunk=_no_usage_if_empty),
     _fault("stop.parity", "plain answers leak", "", gates.NothingHeld, when=_plain),

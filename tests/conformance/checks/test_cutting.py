@@ -14,13 +14,15 @@ from tests.conformance.bodies import ASKS_USAGE, judged, named, plain, plain_cha
 TOKENS = ("1", ",", " 2", ",", " 3", ",", " 11", ",", " 12", ",", " 13", ",", " 14", ",", " 15")
 TEXT = "".join(TOKENS)
 CUT, SEVERAL = "1, 1", ["14,", " 12, ", " 12", " 12, 1"]
-NEAR = ["11, 12\u241e", "14, 15\u241e"]
+PATTERN, ASKED = "3, .1,", "Count"  # a dot where the text has a digit; a word of the prompt alone
+NEAR = ["11, 12\u241e", "14, 15\u241e", ASKED, PATTERN]
+PROMPT: list[Any] = [{"role": "user", "content": "Count to fifteen."}]
 WIDE_TOKENS = ("between", " 🫠", " 漢", "字", " and", " gardens")
 WIDE, LETTERS = "n 🫠 漢字", "gard"
 FAILED = (Verdict.FAIL, Verdict.NON_STRICT)
 CHECKS = (
     "accepted", "exact-prefix", "finish", "first-text", "mid-token", "multi-byte", "near-miss",
-    "parity", "per-choice", "several", "tail-leak", "ignored", "included",
+    "parity", "per-choice", "several", "tail-leak", "ignored", "included", "literal", "prompt",
 )  # fmt: skip
 
 
@@ -47,6 +49,11 @@ def choices(*said: str, reasons: str = "stop stop") -> Capture:
     return streamed(records, stop=SEVERAL, n=len(said))
 
 
+def near(*pieces: str, reason: str = "stop", **request: Any) -> Capture:
+    """An answer under near misses and decoys."""
+    return stream(*pieces, reason=reason, **{"stop": NEAR, "messages": PROMPT, **request})
+
+
 def control() -> Capture:
     return stream(*TOKENS, reason="length")
 
@@ -60,7 +67,7 @@ def clean() -> dict[str, tuple[Capture, ...]]:
         "cut": (stream(TEXT[:at], stop=CUT),),
         "cut-plain": (plain(whole, stop=CUT),),
         "several": (choices(BEFORE, BEFORE),),
-        "near": (stream(*TOKENS, reason="length", stop=NEAR),),
+        "near": (near(*TOKENS, reason="length"),),
         "first": (stream("", stop="1"),),
     }
 
@@ -104,12 +111,17 @@ WRONG: list[Wrong] = [
     ("another finish", {"cut": stream(TEXT[: TEXT.index(CUT)], reason="stop_sequence", stop=CUT)},
      {"finish"}),
     ("the end is withheld for ever",
-     {"near": stream(TEXT.removesuffix("14, 15"), reason="length", stop=NEAR)}, {"near-miss"}),
+     {"near": near(TEXT.removesuffix("14, 15"), reason="length")}, {"near-miss"}),
     ("a phrase is withheld for ever",
-     {"near": stream(TEXT.replace("11, 1", ""), reason="length", stop=NEAR)}, {"near-miss"}),
+     {"near": near(TEXT.replace("11, 1", ""), reason="length")}, {"near-miss"}),
     ("a phrase comes twice",
-     {"near": stream(TEXT.replace("11, 12", "11, 1211, 12"), reason="length", stop=NEAR)},
+     {"near": near(TEXT.replace("11, 12", "11, 1211, 12"), reason="length")},
      {"near-miss"}),
+    ("a dot is any character", {"near": near(*TOKENS[:4], " ")}, {"literal"}),
+    ("a dot is any character, and what it matched is shown",
+     {"near": near(*TOKENS[:8])}, {"literal"}),
+    ("a word of the prompt ends it at once", {"near": near("")}, {"prompt"}),
+    ("a word of the prompt ends it after a token", {"near": near("1")}, {"prompt"}),
     ("of a list the first counts", {"several": stream(TEXT[: TEXT.index("14,")], stop=SEVERAL)},
      {"several"}),
     ("another choice's tail leaks", {"several": choices(BEFORE, BEFORE + " 1")}, {"per-choice"}),
@@ -214,6 +226,31 @@ def test_a_stop_string_of_several_bytes_is_judged_by_what_follows_it() -> None:
     assert "is in the text, and what follows it too" in said
     ignored = verdicts(wide("".join(WIDE_TOKENS)), "characters")["multi-byte"]
     assert ignored.verdict is Verdict.INCONCLUSIVE
+
+
+def test_letters_of_any_case_are_told_apart_from_characters_of_several_bytes() -> None:
+    stops = [WIDE, LETTERS, "ETWE"]
+    right = {**wide("betwee"), "cut": (stream("betwee", stop=stops),)}
+    assert verdicts(right, "characters")["literal"].verdict is Verdict.PASS
+    for shown in ("b", "betwe"):
+        roles = {**right, "cut": (stream(shown, stop=stops),)}
+        assert failed(roles, "characters") == {"literal"}
+
+
+NOT_STOPPED: list[tuple[str, Capture]] = [
+    ("cut by its limit at the very place", near(*TOKENS[:4], " ", reason="length")),
+    ("another text", near("1, 2, and so on")),
+    ("a text that ends by itself elsewhere", near(*TOKENS[:4])),
+    ("another text at once", near("One")),
+]
+
+
+@pytest.mark.parametrize("row", NOT_STOPPED, ids=named)
+def test_what_no_decoy_can_have_stopped_accuses_nobody(row: tuple[str, Capture]) -> None:
+    found = verdicts({**clean(), "near": (row[1],)})
+    for name in ("literal", "prompt"):
+        assert found[name].verdict is not Verdict.FAIL
+    assert found["literal"].verdict is Verdict.INCONCLUSIVE
 
 
 def test_usage_that_an_empty_answer_lacks_is_missed_where_a_full_one_had_it() -> None:
