@@ -12,6 +12,7 @@ __all__ = [
     "READ_SIZE",
     "Dialler",
     "Door",
+    "Encrypted",
     "NotConnected",
     "TlsCut",
     "TlsFailed",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from contextlib import suppress
 
@@ -10,6 +11,8 @@ import trio
 from conformance.errors import UsageError
 
 from .wire import READ_SIZE, Plain, TlsCut, reason_of, tls_reason
+
+RECORD_SIZE = 1 << 14  # RFC 8446 section 5.1: a record's plaintext MUST NOT be longer
 
 
 class TlsFailed(Exception):
@@ -40,7 +43,11 @@ def tls_context(
 
 
 class Encrypted:
-    """TLS over a `Plain`."""
+    """TLS over a `Plain`.
+
+    What comes goes in by `put` and out by `decrypted`: neither waits, so that the socket may be
+    read in another way than by `receive`.
+    """
 
     def __init__(self, plain: Plain, context: ssl.SSLContext, name: str) -> None:
         self._plain = plain
@@ -49,7 +56,17 @@ class Encrypted:
             self._tls = context.wrap_bio(self._inward, self._outward, server_hostname=name)
         except ValueError as error:  # a name that cannot be sent, e.g. empty
             raise TlsFailed(str(error)) from error
-        self._sending = trio.Lock()
+        self._unsent = memoryview(b"")
+        self._failed: TlsCut | OSError | None = None
+        self.is_over = False  # is all decrypted that ever will be?
+        # Does what was put end where what was decrypted does? Not where a record has begun, nor
+        # where one without plaintext follows.
+        self.ends_alike = True
+
+    @property
+    def raw(self) -> socket.socket:
+        """The socket itself, for whoever reads it in a way of their own."""
+        return self._plain.raw
 
     async def handshake(self) -> None:
         try:
@@ -64,72 +81,124 @@ class Encrypted:
         except (TlsCut, ssl.SSLEOFError) as error:
             raise TlsFailed("the peer closed the connection during the handshake") from error
         except ssl.SSLError as error:
-            await self._say_goodbye()
+            with suppress(OSError):  # the alert that tells the server why is a courtesy
+                await self._flush()
             raise TlsFailed(tls_reason(error)) from error
         except OSError as error:
             raise TlsFailed(reason_of(error)) from error
 
-    async def _say_goodbye(self) -> None:
-        """Send the alert that tells the server why, if the socket takes it."""
-        with suppress(OSError):  # the reason is already known; the alert was a courtesy
-            await self._flush()
+    # -- sending -----------------------------------------------------------------------------------
 
     async def send(self, data: bytes) -> None:
-        self._tls.write(data)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if data:
+            self._tls.write(data)
         await self._flush()
+
+    def send_now(self, data: bytes) -> bytes | None:
+        """As `Plain.send_now`; what the socket does not take is encrypted already, and kept."""
+        self._tls.write(data)
+        return None if self.flush_now() else b""
+
+    async def _flush(self) -> None:
+        while not self.flush_now():
+            await trio.lowlevel.wait_writable(self.raw)
+
+    def flush_now(self) -> bool:
+        """Send of what is encrypted as much as the socket takes; was that all? Raises OSError."""
+        if self._outward.pending:
+            self._unsent = memoryview(bytes(self._unsent) + self._outward.read())
+        with suppress(BlockingIOError):
+            while self._unsent:
+                self._unsent = self._unsent[self.raw.send(self._unsent) :]
+        return not self._unsent
+
+    def answer_now(self) -> None:
+        """What TLS itself has to say, such as a key of its own (RFC 8446 section 4.6.3)."""
+        if self._outward.pending:
+            with suppress(OSError):  # the peer stopped listening; the reading side learns why
+                self.flush_now()
+
+    # -- receiving ---------------------------------------------------------------------------------
 
     async def receive(self, limit: int = READ_SIZE) -> tuple[bytes, bool | None]:
         while True:
-            data = self._decrypted(limit)
+            data = self.decrypted(limit)
+            self.answer_now()
             if data is not None:
-                waiting = self._plain.waiting()
-                pending = self._tls.pending() or self._inward.pending
-                return data, None if waiting is None else not (waiting or pending)
-            await self._flush()
+                waiting = self.waiting()
+                return data, None if waiting is None else not waiting
             await self._fill()
-
-    def _decrypted(self, limit: int = READ_SIZE) -> bytes | None:
-        """Decrypted bytes, b"" after close_notify, None if the peer must send more first."""
-        try:
-            return self._tls.read(limit)
-        except ssl.SSLWantReadError:
-            if self._inward.eof:
-                raise TlsCut from None
-            return None
-        except ssl.SSLZeroReturnError:
-            return b""
-        except ssl.SSLEOFError as error:
-            raise TlsCut from error
 
     async def _fill(self) -> None:
         data, _ = await self._plain.receive()
+        if not data and self._inward.eof:
+            raise TlsCut
+        self.put(data)
+
+    def put(self, data: bytes) -> None:
+        """What a read of the socket brought; b"": the peer has closed it."""
         if data:
             self._inward.write(data)
-        elif self._inward.eof:
-            raise TlsCut
         else:
             self._inward.write_eof()
 
-    async def _flush(self) -> None:
-        async with self._sending:
-            if data := self._outward.read():
-                await self._plain.send(data)
+    def decrypted(self, limit: int = READ_SIZE) -> bytes | None:
+        """1 to `limit` bytes, b"" after close_notify, None if the peer must send more first.
+
+        Raises TlsCut and OSError, once all that came before has been told, and again from then on.
+        """
+        found = b""
+        while more := self._record(limit - len(found)):
+            found += more
+            if not (self._inward.pending or self._tls.pending()):
+                self.ends_alike = True
+                return found
+            if len(found) == limit:
+                break
+        self.ends_alike = False
+        if not found and self._failed is not None:
+            raise self._failed
+        return found if found or self.is_over else None
+
+    def _record(self, limit: int) -> bytes:
+        """Of one record, b"" where there is none; `is_over` and `_failed` say if none will be."""
+        if self.is_over:
+            return b""
+        try:
+            if data := self._tls.read(min(limit, RECORD_SIZE)):
+                return data
+        except ssl.SSLWantReadError:
+            if not self._inward.eof:
+                return b""
+            self._failed = TlsCut()
+        except ssl.SSLZeroReturnError:
+            pass  # close_notify, and ours has gone before
+        except ssl.SSLEOFError:
+            self._failed = TlsCut()
+        except OSError as error:
+            self._failed = error
+        self.is_over = True
+        return b""
 
     def peek(self) -> bytes:
         if data := self._plain.peek():
-            self._inward.write(data)
+            self.put(data)
         try:
-            return self._decrypted() or b""
+            return self.decrypted(2 * READ_SIZE) or b""
         except (TlsCut, OSError):  # the next receive will meet it as well
             return b""
 
     def is_quiet(self) -> bool:
-        return not (self._tls.pending() or self._inward.pending) and self._plain.is_quiet()
+        decrypted = self.is_over or self._inward.pending or self._tls.pending()
+        return not decrypted and self._plain.is_quiet()
 
     def waiting(self) -> int | None:
         """Ciphertext counts as it lies in the queue; what is decrypted already counts too."""
         waiting = self._plain.waiting()
-        return None if waiting is None else waiting + self._tls.pending()
+        return None if waiting is None else waiting + self._inward.pending + self._tls.pending()
+
+    # -- leaving -----------------------------------------------------------------------------------
 
     def leave(self, how: str) -> None:
         if how != "rst":
@@ -140,7 +209,8 @@ class Encrypted:
         """RFC 8446 section 6.1: each party must send close_notify before closing its write side."""
         with suppress(OSError):  # SSLWantReadError: ours is written, the peer's has not come
             self._tls.unwrap()
-        self._plain.push(self._outward.read())
+        with suppress(OSError):  # the peer is gone or does not read
+            self.flush_now()
 
     def close(self) -> None:
         self._plain.close()

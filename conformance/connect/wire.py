@@ -123,10 +123,16 @@ class Plain:
             except BlockingIOError:
                 await trio.lowlevel.wait_writable(self._socket)
 
-    def push(self, data: bytes) -> None:
-        """Send what the socket takes without waiting; the rest is dropped."""
-        with suppress(OSError):  # the peer is gone or does not read
-            self._socket.send(data)
+    def send_now(self, data: bytes) -> bytes | None:
+        """Send what the socket takes without waiting. What is left for `send`; None: nothing is.
+
+        Raises OSError.
+        """
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            return data
+        return data[sent:] if sent < len(data) else None
 
     async def receive(self, limit: int = READ_SIZE) -> tuple[bytes, bool | None]:
         if self._is_greedy:
