@@ -51,13 +51,13 @@ def settle(wanted: str | None, door: Door) -> tuple[str, str | None]:
     if wanted in (KERNEL, PACKET) and against is not None:
         raise UsageError(f"--clock {wanted}: {against}; use --clock user")
     if wanted == PACKET:
-        _may_see_packets()
+        _may_see_packets(door)
         return PACKET, None
     return (KERNEL, None) if against is None else (USER, against)
 
 
-def _may_see_packets() -> None:
-    against = reason_against_packets()
+def _may_see_packets(door: Door) -> None:
+    against = "TLS hides what a packet brings" if door.tls else reason_against_packets()
     if against is not None:
         raise UsageError(f"--clock packet: {against}; use --clock kernel")
 

@@ -23,7 +23,7 @@ from typing import Any
 import trio
 
 from conformance.capture import End, How
-from conformance.connect import READ_SIZE, reason_of
+from conformance.connect import READ_SIZE, Encrypted, TlsCut, reason_of
 from conformance.connect.wire import Plain
 
 from .pacing import timer
@@ -41,18 +41,18 @@ _ONCE, _EDGE = 0x1 | 1 << 30, 0x1 | 1 << 31
 
 @dataclass(slots=True)
 class Watched:
-    """A stream on its socket; `task` waits for its end."""
+    """A stream on its socket; `task` waits for its end. `read`: as the socket's recvmsg."""
 
     stream: Stream
-    plain: Plain
+    wire: Plain | Encrypted
     read: Callable[[int, int], tuple[bytes, Any, int, Any]] = field(init=False)
     number: int = field(init=False)  # the descriptor
     last: float | None = None  # when what was read last had come, once it is calm
     task: trio.lowlevel.Task | None = None
 
     def __post_init__(self) -> None:
-        self.read = self.plain.raw.recvmsg
-        self.number = self.plain.raw.fileno()
+        self.read = self.wire.raw.recvmsg
+        self.number = self.wire.raw.fileno()
 
 
 class Engine:
@@ -124,6 +124,12 @@ class Engine:
                 self._calm.unregister(watched.number)
             watched.stream.armed = -FOREVER
 
+    def again(self, watched: Watched) -> None:
+        """A read left something there."""
+        if watched.last is not None:
+            self._unread = True
+            self._calm.modify(watched.number, _EDGE)
+
     def check(self, watched: Watched) -> None:
         """Something happened that may end the stream, or bring one of its clocks nearer."""
         stream = watched.stream
@@ -155,13 +161,13 @@ class Engine:
         stream, leave = watched.stream, watched.stream.script.leave
         how = leave.how if name == "leave" and leave is not None else "fin"
         stream.left = how
-        unread = watched.plain.waiting()
+        unread = watched.wire.waiting()
         if how == "half":
-            watched.plain.leave(how)
+            watched.wire.leave(how)
             self._arm(watched)
             return
         self.unwatch(watched)
-        watched.plain.leave(how)
+        watched.wire.leave(how)
         self._finish(watched, stream.ended(How.LEFT, self._now(), name, unread))
 
     def _finish(self, watched: Watched, end: End) -> None:
@@ -235,13 +241,15 @@ class Engine:
         except OSError as error:
             self._finish(watched, stream.ended(How.RESET, self._now(), reason_of(error)))
             return
+        except TlsCut:
+            self._finish(watched, stream.ended(How.TLS_CUT, self._now()))
+            return
         if not data:
             self._finish(watched, stream.ended(How.CLOSED, self._now()))
             return
         emptied: int = len(data) < READ_SIZE  # a short read is all that there was
-        if not emptied and watched.last is not None:
-            self._unread = True
-            self._calm.modify(watched.number, _EDGE)
+        if not emptied:
+            self.again(watched)
         at = None if self._stamps is None else self._stamps.at(ancillary)
         if at is None or at > now + JUMP:
             at, emptied = self._plausible(at, emptied)

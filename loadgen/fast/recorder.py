@@ -21,7 +21,14 @@ from typing import Any
 import trio
 
 from conformance.capture import Capture, End, How, Json, Segment
-from conformance.connect import Dialler, Door, NotConnected, connect
+from conformance.connect import (
+    Dialler,
+    Door,
+    Encrypted,
+    NotConnected,
+    TlsFailed,
+    connect,
+)
 from conformance.connect.wire import Plain
 from conformance.masking import Secret, mask
 from conformance.recorder import Connection, Recorder
@@ -32,16 +39,15 @@ from .engine import Engine, Watched
 from .packets import Packets, Tapped
 from .pause import Pause
 from .stream import Stream
+from .tls import Decrypted
 
 
 def reason_against(door: Door) -> str | None:
     """Why this door cannot be recorded the fast way, in words; None where it can."""
     if not sys.platform.startswith("linux"):
         return "no epoll and no kernel stamps on this system"
-    if door.tls is not None:
-        return "TLS"
     if door.unix is not None:
-        return "a unix socket"
+        return "a unix socket has no stamps"
     return None
 
 
@@ -58,8 +64,8 @@ class FastRecorder:
     """Records exchanges with one door; times count from the recorder's making.
 
     `kernel`: reads are timed by the kernel's stamps, else by `clock`, which is read for everything
-    else. `packet`: besides, by the packets themselves, where they were seen. Both need the
-    monotonic clock.
+    else. `packet`: besides, by the packets themselves, where they were seen; not of a door under
+    TLS. Both need the monotonic clock.
     """
 
     def __init__(
@@ -72,6 +78,7 @@ class FastRecorder:
         wall: float | None = None,
         secrets: Iterable[Secret] = (),
     ) -> None:
+        assert door.tls is None or not packet
         self.door = door
         self._clock = clock
         self._origin = clock()
@@ -163,7 +170,8 @@ class FastConnection:
         self._recorder = recorder
         self.number = number
         self.ordinal = 0
-        self._plain: Plain | None = None
+        self._wire: Plain | Encrypted | None = None
+        self._decrypted: Decrypted | None = None
         self._tapped: Tapped | None = None
         self._connected_at: float | None = None
         self._over = False
@@ -177,15 +185,15 @@ class FastConnection:
     @property
     def is_quiet(self) -> bool:
         """Is it usable, connected, and nothing heard of the peer since the last exchange?"""
-        return self.usable and self._plain is not None and self._plain.is_quiet()
+        return self.usable and self._wire is not None and self._wire.is_quiet()
 
     def begin(self, script: Exchange) -> None:
         """Send the request now, before anybody else has a turn; `exchange` of the same script must
         follow. Where that takes waiting, `exchange` does it all.
         """
         aside = script.slow is not None or script.linger
-        if self._plain is not None and not self._over and not aside:
-            self._begun = self._start(Stream(script, self._recorder.now()), self._plain)
+        if self._wire is not None and not self._over and not aside:
+            self._begun = self._start(Stream(script, self._recorder.now()), self._wire)
 
     async def exchange(self, script: Exchange) -> Capture:
         """Send the script's request and record until its end.
@@ -197,14 +205,16 @@ class FastConnection:
         begun, self._begun = self._begun, None
         stream = Stream(script, self._recorder.now()) if begun is None else begun[0].stream
         end = await self._connect(stream)
-        if end is None and self._plain is not None:
-            end = await self._run(stream, self._plain, begun)
+        if end is None and self._wire is not None:
+            end = await self._run(stream, self._wire, begun)
             self._over = end.how is not How.FRAMED or not stream.reusable
         if end is None:
             end = stream.ended(How.NOT_CONNECTED, self._recorder.now(), "used up")
         capture = stream.capture(self._about(), end)
         if self._tapped is not None:
             capture = self._tapped.timed(capture)
+        if self._decrypted is not None:
+            capture = self._decrypted.timed(capture)
         self.ordinal += 1
         if self._over:
             self.close()
@@ -233,7 +243,7 @@ class FastConnection:
         )
 
     async def _connect(self, stream: Stream) -> End | None:
-        if self._plain is not None or self._over:
+        if self._wire is not None or self._over:
             return None
         recorder, clocks = self._recorder, stream.script.clocks
         self._over = True  # until there is a socket, whatever gets in the way
@@ -242,27 +252,34 @@ class FastConnection:
                 wire = await connect(recorder.door, None, recorder.dialler)
             except NotConnected as error:
                 return stream.ended(How.NOT_CONNECTED, recorder.now(), str(error))
-            assert isinstance(wire, Plain)
+            except TlsFailed as error:
+                return stream.ended(How.TLS_FAILED, recorder.now(), str(error))
+            assert isinstance(wire, Plain | Encrypted)
             if recorder.stamps is not None:
                 stamps.enable(wire.raw)
             if recorder.packets is not None:
                 self._tapped = recorder.packets.claim(wire.raw)
-            self._plain, self._over = wire, False
+            if isinstance(wire, Encrypted):
+                self._decrypted = Decrypted(wire)
+            self._wire, self._over = wire, False
             self._connected_at = recorder.now()
             return None
         return stream.ended(How.CLOCK, recorder.now(), "connect")
 
-    def _start(self, stream: Stream, plain: Plain) -> Begun:
-        stream.early = plain.peek()
+    def _start(self, stream: Stream, wire: Plain | Encrypted) -> Begun:
+        stream.early = wire.peek()
         if self._tapped is not None:
-            self._tapped.begin(len(stream.early), plain.waiting() or 0)
-        watched = Watched(stream, plain)
-        self._recorder.engine.watch(watched)
+            self._tapped.begin(len(stream.early), wire.waiting() or 0)
+        watched, engine = Watched(stream, wire), self._recorder.engine
+        engine.watch(watched)
+        if self._decrypted is not None:
+            self._decrypted.begin(partial(engine.again, watched))
+            watched.read = self._decrypted.read
         return watched, self._send_at_once(watched)
 
-    async def _run(self, stream: Stream, plain: Plain, begun: Begun | None) -> End:
+    async def _run(self, stream: Stream, wire: Plain | Encrypted, begun: Begun | None) -> End:
         engine = self._recorder.engine
-        watched, rest = begun or self._start(stream, plain)
+        watched, rest = begun or self._start(stream, wire)
         try:
             if rest is None:
                 end = await engine.ended(watched)
@@ -274,7 +291,7 @@ class FastConnection:
         finally:
             engine.unwatch(watched)
         if end.how is How.FRAMED:
-            stream.late += plain.peek()
+            stream.late += wire.peek()
         return end
 
     def _send_at_once(self, watched: Watched) -> bytes | None:
@@ -282,13 +299,11 @@ class FastConnection:
         script = watched.stream.script
         data = script.request[0]
         try:
-            sent = watched.plain.raw.send(data)
-        except BlockingIOError:
-            sent = 0
+            rest = watched.wire.send_now(data)
         except OSError:
             return None  # the peer stopped listening; the reading side learns why
-        if sent < len(data) or len(script.request) > 1:
-            return data[sent:]
+        if rest is not None or len(script.request) > 1:
+            return rest or b""
         self._is_sent(watched, data)
         self._is_whole(watched)
         return None
@@ -299,7 +314,7 @@ class FastConnection:
             for number, data in enumerate(script.request):
                 if number and script.between:
                     await trio.sleep(script.between)
-                await watched.plain.send(data if number else rest)
+                await watched.wire.send(data if number else rest)
                 self._is_sent(watched, data)
             self._is_whole(watched)
 
@@ -313,9 +328,9 @@ class FastConnection:
     def close(self) -> None:
         """Close the socket. Idempotent."""
         self._over = True
-        if self._plain is not None:
-            self._plain.close()
-            self._plain = None
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
         if self._tapped is not None:
             self._tapped.close()
             self._tapped = None

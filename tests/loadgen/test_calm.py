@@ -137,8 +137,8 @@ def test_one_look_serves_several_streams_and_every_event_has_its_own_time(
         async def one() -> None:
             async with fast.connection() as connection:
                 await connection._connect(Stream(SCRIPT, 0.0))
-                assert connection._plain is not None
-                port = connection._plain.raw.getsockname()[1]
+                assert connection._wire is not None
+                port = connection._wire.raw.getsockname()[1]
                 captures[port] = await connection.exchange(SCRIPT)
 
         with trio.fail_after(30):

@@ -7,6 +7,7 @@ Loopback sockets under a virtual clock, so the times are exact. What only real t
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -177,12 +178,12 @@ def serving(exchanges: Sequence[Sequence[Step]]) -> Callable[[trio.SocketStream]
             while missing and (data := await stream.receive_some(missing)):
                 missing -= len(data)
             for step in steps:
-                await _step(stream, step)
+                await play(stream, step)
 
     return serve
 
 
-async def _step(stream: trio.SocketStream, step: Step) -> None:
+async def play(stream: trio.SocketStream, step: Step) -> None:
     if isinstance(step, float):
         await trio.sleep(step)
     elif isinstance(step, bytes):
@@ -198,10 +199,13 @@ Taking = Callable[[Door, Exchange, int], Awaitable[list[Capture]]]
 
 
 async def recorded(
-    exchanges: Sequence[Sequence[Step]], script: Exchange, take: Taking
+    serve: Callable[[trio.SocketStream], Awaitable[None]],
+    script: Exchange,
+    take: Taking,
+    times: int,
+    tls: ssl.SSLContext | None = None,
 ) -> list[Capture]:
-    """One connection to such a server."""
-    serve = serving(exchanges)
+    """So many exchanges on one connection to such a server."""
 
     async def guarded(stream: trio.SocketStream) -> None:
         # The client hung up, as it should.
@@ -210,8 +214,8 @@ async def recorded(
 
     async with trio.open_nursery() as nursery:
         listeners = await nursery.start(trio.serve_tcp, guarded, 0)
-        door = Door("127.0.0.1", listeners[0].socket.getsockname()[1])
-        captures = await take(door, script, len(exchanges))
+        door = Door("127.0.0.1", listeners[0].socket.getsockname()[1], tls=tls)
+        captures = await take(door, script, times)
         nursery.cancel_scope.cancel()
     return captures
 
@@ -273,12 +277,15 @@ def test_both_recorders_give_the_same_capture(take: Taking, name: str) -> None:
     found: list[list[Capture]] = []
 
     async def main() -> None:
-        found.append(await recorded(exchanges, script, by_plain))
-        found.append(await recorded(exchanges, script, take))
+        for each in (by_plain, take):
+            found.append(await recorded(serving(exchanges), script, each, len(exchanges)))
 
     virtually(main)
-    plain, fast = found
-    assert [ending(capture.end) for capture in fast] == ends
+    assert [ending(capture.end) for capture in found[1]] == ends
+    compare(*found)
+
+
+def compare(plain: Sequence[Capture], fast: Sequence[Capture]) -> None:
     for ours, theirs in zip(map(told, fast), map(told, plain), strict=True):
         for field in fields(Capture):
             assert getattr(ours, field.name) == getattr(theirs, field.name), field.name

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from conformance.capture import Capture, End, How, Read
-from conformance.connect import Door
+from conformance.connect import Door, tls_context
 from conformance.errors import UsageError
 from conformance.reading import read
 from conformance.script import Exchange, Slow
@@ -176,5 +176,11 @@ def test_without_the_capability_there_is_one_line(monkeypatch: pytest.MonkeyPatc
     if stamps_work():
         with pytest.raises(UsageError, match="--clock packet: no CAP_NET_RAW; use --clock kernel"):
             settle("packet", Door("127.0.0.1", 1))
-    with pytest.raises(UsageError, match="--clock packet: a unix socket; use --clock user"):
+        with pytest.raises(
+            UsageError, match="packet: TLS hides what a packet brings; use --clock k"
+        ):
+            settle("packet", Door("127.0.0.1", 1, tls=tls_context()))
+    with pytest.raises(
+        UsageError, match="--clock packet: a unix socket has no stamps; use --clock user"
+    ):
         settle("packet", Door("", 0, unix="/x"))

@@ -7,13 +7,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from struct import pack
 
 import pytest
 import trio
 import trio.testing
 
-from conformance.connect import Door
+from conformance.connect import Door, tls_context
 from conformance.errors import UsageError
 from conformance.script import Exchange
 from loadgen.fast import FastRecorder, Pacer, stamps_work
@@ -152,10 +153,12 @@ def test_a_pacer_waits_for_the_moment_itself() -> None:
 
 
 def test_the_kernel_is_asked_where_it_can_answer() -> None:
-    tls = Door("127.0.0.1", 1, tls=object())  # type: ignore[arg-type]
+    tls, unix = replace(DOOR, tls=tls_context()), Door("", 0, unix="/x")
     assert settle("user", DOOR) == ("user", None)
-    assert settle(None, tls) == ("user", "TLS")
-    assert settle(None, Door("", 0, unix="/x")) == ("user", "a unix socket")
-    with pytest.raises(UsageError, match="--clock kernel: TLS; use --clock user"):
-        settle("kernel", tls)
-    assert settle(None, DOOR)[0] == ("kernel" if stamps_work() else "user")
+    assert settle(None, unix) == ("user", "a unix socket has no stamps")
+    with pytest.raises(
+        UsageError, match="--clock kernel: a unix socket has no stamps; use --clock u"
+    ):
+        settle("kernel", unix)
+    for door in (DOOR, tls):
+        assert settle(None, door)[0] == ("kernel" if stamps_work() else "user")
