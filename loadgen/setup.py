@@ -19,6 +19,7 @@ from conformance.specs import known_cases
 from conformance.target import Target, parse_header, parse_url, request_bytes
 from loadgen import arrivals, traces
 from loadgen.asking import wants_lengths, words_of, workload_from_args
+from loadgen.budget import within
 from loadgen.certificates import STOCK, Certificates, certificates_from_args
 from loadgen.load import Closed, Limits, Open
 from loadgen.looking import Checks, checks_of, parse_gates
@@ -121,6 +122,7 @@ def setup_from_args(
     load, steady = _load(args, trace)
     enough(load, args.workers or 1)
     workload = workload_from_args(args, trace)
+    count = len(load.offsets) if isinstance(load, Open) else load.most
     gates = parse_gates(args.checks)
     known = known_cases() if gates else ()
     elsewhere = None if args.metrics in (AUTO, NONE) else Target(parse_url(args.metrics))
@@ -140,7 +142,7 @@ def setup_from_args(
         limits=Limits(
             in_flight=max(1, descriptors - DESCRIPTORS_OF_OURS),
             requests=args.max_requests or float("inf"),
-            index=_within(args.max_tokens_total, workload, load),
+            index=within(args.max_tokens_total, workload, count),
         ),
         clocks=Clocks(CONNECT, args.timeout, args.timeout, total=5 * args.timeout),
         fields=() if key is None else (("Authorization", f"Bearer {key[1]}"),),
@@ -156,26 +158,6 @@ def setup_from_args(
         ray=args.ray,
         certificates=certificates_from_args(args),
     )
-
-
-def _within(most: int | None, workload: Workload, load: Open | Closed) -> float:
-    """How many of the first requests, or sessions, may cost so many tokens, retries included: those
-    of the prompt as asked for (those of a file are not known) and max_tokens."""
-    if most is None:
-        return float("inf")
-    count = len(load.offsets) if isinstance(load, Open) else load.most
-    unit = 0
-    while unit < count:
-        most -= sum(_cost(workload, workload.ask(index)) for index in workload.indices(unit))
-        if most < 0:
-            break
-        unit += 1
-    return unit
-
-
-def _cost(workload: Workload, ask: Ask) -> int:
-    attempts = 1 if ask.client.patience is None else workload.attempts
-    return attempts * ((ask.input_tokens or 0) + (ask.output_tokens or 0))
 
 
 def _clock(args: argparse.Namespace) -> str | None:

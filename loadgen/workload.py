@@ -231,21 +231,62 @@ class Workload:
             place.attempt,
         )
 
+    def tokens(self, number: int) -> int:
+        """What a unit costs at most, with every retry: max_tokens, and those of its prompts as
+        asked for. Of a file's prompts these are not known, and not counted. No text is made."""
+        unit = self.drawn(number)
+        before, total = self._prefix_tokens(unit), 0
+        for turn in range(unit.turns):
+            wanted, limit = self._lengths(unit, turn, self._rng(unit, turn))
+            if unit.part.prompts:
+                before, wanted, limit = 0, 0, given(unit.part, number, turn, limit).limit
+            before += wanted
+            total += self._tries(unit, turn) * (before + limit)
+            before += 0 if unit.part.prompts else limit
+        return total
+
+    def _prefix_tokens(self, unit: Unit) -> int:
+        if unit.group is None or unit.part.prefix is None:
+            return 0
+        return unit.part.prefix.tokens.draw(Random(self._prefix_name(unit)))
+
+    def _tries(self, unit: Unit, turn: int) -> int:
+        if self.attempts == 1:
+            return 1
+        client = self.clients.of(self.seed, self.index(Place(unit.number, turn)))
+        return 1 if client.patience is None else self.attempts
+
+    @property
+    def costs_alike(self) -> bool:
+        """Does every unit cost the same at most? False also where that is not easily told."""
+        part = self._only
+        drawn = {part.input_length.kind, part.output_length.kind} != {"fixed"}
+        varied = self.mix or self.trace or self.turns or self.prefix or self.by_answers
+        return not (drawn or varied or self.attempts > 1)
+
     def _turn(self, unit: Unit, turn: int, mark: str | None) -> Turn:
-        index = self.index(Place(unit.number, turn))
-        rng = Random(f"{self.seed}:request:{index}")
-        part = unit.part
-        wanted, limit = part.input_length.draw(rng), part.output_length.draw(rng)
-        blocks: tuple[int, ...] = ()
-        if self.trace and not turn:
-            arrival = self.trace[unit.number % len(self.trace)]
-            wanted = wanted if arrival.input_tokens is None else arrival.input_tokens
-            limit = limit if arrival.output_tokens is None else max(1, arrival.output_tokens)
-            blocks = arrival.blocks
-        if part.prompts:
-            return given(part, unit.number, turn, limit)
+        rng = self._rng(unit, turn)
+        wanted, limit = self._lengths(unit, turn, rng)
+        if unit.part.prompts:
+            return given(unit.part, unit.number, turn, limit)
+        blocks = () if turn or not self.trace else self._arrival(unit).blocks
         text = self._text(rng, wanted, None if turn else mark, blocks)
         return Turn([{"role": "user", "content": text}], text, wanted, limit)
+
+    def _rng(self, unit: Unit, turn: int) -> Random:
+        return Random(f"{self.seed}:request:{self.index(Place(unit.number, turn))}")
+
+    def _lengths(self, unit: Unit, turn: int, rng: Random) -> tuple[int, int]:
+        """Tokens of what is asked, and max_tokens."""
+        wanted, limit = unit.part.input_length.draw(rng), unit.part.output_length.draw(rng)
+        if self.trace and not turn:
+            arrival = self._arrival(unit)
+            wanted = wanted if arrival.input_tokens is None else arrival.input_tokens
+            limit = limit if arrival.output_tokens is None else max(1, arrival.output_tokens)
+        return wanted, limit
+
+    def _arrival(self, unit: Unit) -> Arrival:
+        return self.trace[unit.number % len(self.trace)]
 
     def _text(self, rng: Random, wanted: int, mark: str | None, blocks: Sequence[int]) -> str:
         """Behind a mark no two prompts share anything that a cache could know."""
@@ -262,8 +303,10 @@ class Workload:
         """The prefix of the unit's group, and its tokens."""
         if unit.group is None or unit.part.prefix is None:
             return None
-        name = f"{self.seed}:prefix:{unit.part.name or ''}:{unit.group}"
-        return prefix_of(name, unit.part.prefix.tokens, self.spelling)
+        return prefix_of(self._prefix_name(unit), unit.part.prefix.tokens, self.spelling)
+
+    def _prefix_name(self, unit: Unit) -> str:
+        return f"{self.seed}:prefix:{unit.part.name or ''}:{unit.group}"
 
     def _member(
         self, turns: Sequence[Turn], shared: tuple[str, int] | None, said: Sequence[str]
