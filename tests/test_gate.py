@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -68,13 +70,27 @@ def test_who_is_alone_comes_into_an_empty_room_and_before_those_who_come_later(
     alone = threading.Thread(target=enter, args=("is alone", True))
     with Room(tmp_path).taken(alone=False):
         enter("shares it too", False)
-        for thread in (alone, later):
-            thread.start()
-            thread.join(0.05)
+        alone.start()
+        until_shut(tmp_path / "door")
+        later.start()
+        later.join(0.05)  # it cannot be in too soon, however long it takes
         assert entered == ["shares it too"]
     for thread in (alone, later):
         thread.join()
     assert entered == ["shares it too", "is alone", "shares it"]
+
+
+def until_shut(door: Path) -> None:
+    limit = time.monotonic() + 20
+    with door.open("w") as file:
+        while True:
+            assert time.monotonic() < limit
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return
+            fcntl.flock(file, fcntl.LOCK_UN)
+            time.sleep(0.001)
 
 
 @pytest.fixture
