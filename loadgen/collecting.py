@@ -1,4 +1,4 @@
-"""Python's garbage collector kept short while a load is played.
+"""Python's garbage collector kept short while a load is played, and while it is looked at.
 
 A full collection walks every object there is, and a load keeps what it recorded: tens of
 milliseconds in which nothing is sent or read, again and again. What is old is therefore set aside

@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from loadgen.collecting import short_collections
 from loadgen.looking import Checks, Look, look
 from loadgen.played import Played
 from loadgen.workload import Workload
@@ -33,7 +34,8 @@ class Job:
 def looks(job: Job, played: Sequence[Played], processes: int) -> Iterator[Look]:
     """One for each, in order."""
     if processes < 2 or len(played) < ENOUGH or not job.checks.cases:
-        yield from map(job.look, played)
+        with short_collections():  # what was recorded is not walked again and again
+            yield from map(job.look, played)
         return
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, context, _begin, (job,))

@@ -35,7 +35,8 @@ from conformance.script import Bounds, Clocks, Exchange
 from conformance.specs import known_cases
 from loadgen.lengths import Length
 from loadgen.load import Closed
-from loadgen.looking import checks_of, look
+from loadgen.lookers import Job, looks
+from loadgen.looking import checks_of
 from loadgen.play import Player
 from loadgen.played import Played
 from loadgen.recording import KERNEL, USER, recording
@@ -179,14 +180,14 @@ def plain(port: int, seconds: float) -> Measured:
 
 
 def judged(port: int, seconds: float) -> Measured:
-    checks = checks_of(known_cases(), ("wire", "shape"), CHAT)
-    look(Played(0, 0.0), WORKLOAD.ask(0), CHAT, checks)
+    job = Job(WORKLOAD, checks_of(known_cases(), ("wire", "shape"), CHAT))
+    job.look(Played(0, 0.0))
     played, cpu = trio.run(_played, KERNEL, port, seconds)
-    look(played[0], WORKLOAD.ask(0), CHAT, checks)  # the modules of the checks are loaded
+    job.look(played[0])  # the modules of the checks are loaded
     before = time.process_time()
-    looks = [look(one, WORKLOAD.ask(one.index), CHAT, checks) for one in played]
+    found = list(looks(job, played, 1))
     cpu += time.process_time() - before
-    assert not any(each.is_broken for each in looks), looks[0]
+    assert not any(each.is_broken for each in found), found[0]
     return _events(played), cpu
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from conformance.dossier import Dossier
@@ -59,6 +61,13 @@ def test_a_tally_counts_answers_and_keeps_the_first() -> None:
     assert (told.told["fin.missing"].bad, told.told["fin.missing"].index) == (2, 3)
     verdicts = [each.breach.verdict for each in judged_failures(told)]
     assert verdicts == sorted(verdicts, key=[Verdict.FAIL, Verdict.NON_STRICT].index)
+
+
+def test_what_was_recorded_is_set_aside_while_it_is_looked_at_and_no_longer() -> None:
+    played = [Played(n, 0.0, 0.0, BROKEN) for n in range(2)]
+    counts = [gc.get_freeze_count() for _ in looks(job(), played, 1)]
+    assert min(counts) > 0
+    assert gc.get_freeze_count() == 0
 
 
 @pytest.mark.slow
