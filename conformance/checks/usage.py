@@ -32,7 +32,7 @@ _DETAILS = (
     ("prompt_tokens", "prompt_tokens_details", "cached_tokens"),
 )
 # A finish of `length` below the limit can mean a full context; no model has one this short.
-_SMALL_LIMIT, _SMALL_CONTEXT = 16, 128
+SMALL_LIMIT, SMALL_CONTEXT = 16, 128
 
 Usage: TypeAlias = Mapping[str, Json]
 _NO_USAGE = Abstain("not-seen", "no usage object")
@@ -55,7 +55,7 @@ def continuous(reading: Reading) -> bool:
 
 
 @once
-def _closing(reading: Reading) -> list[tuple[int, Chunk, Usage]]:
+def final_usages(reading: Reading) -> list[tuple[int, Chunk, Usage]]:
     """Those that speak of the whole: at or after the last finish, or in a chunk of their own."""
     end = last_finish(reading)
     return [
@@ -72,7 +72,7 @@ def usage_missing(reading: Reading) -> Findings:
         yield Abstain("not-seen", "usage was not asked for")
     elif reading.outcome is not Outcome.COMPLETE or last_finish(reading) is None:
         yield Abstain("not-seen", "the stream is not complete")
-    elif not _closing(reading):
+    elif not final_usages(reading):
         running = usages(reading)
         said = "include_usage was set and no usage came"
         if running:
@@ -83,7 +83,7 @@ def usage_missing(reading: Reading) -> Findings:
 @outlined
 def usage_placement(reading: Reading) -> Findings:
     """Z09, Z10: usage has a chunk of its own, last before the sentinel, once, if asked for."""
-    closing, end = _closing(reading), last_finish(reading)
+    closing, end = final_usages(reading), last_finish(reading)
     if not closing or reading.request is None:
         yield _NO_USAGE
         return
@@ -124,7 +124,7 @@ def usage_null_before(reading: Reading) -> Findings:
 @outlined
 def usage_intermediate(reading: Reading) -> Findings:
     """Z12, K07: no zero or partial counts on the way, unless they were asked for."""
-    closing = [at for at, _, _ in _closing(reading)]
+    closing = [at for at, _, _ in final_usages(reading)]
     running = [entry for entry in usages(reading) if entry[0] not in closing]
     if reading.request is None or continuous(reading):
         yield Abstain("not-seen", "running usage may have been asked for")
@@ -143,7 +143,7 @@ def _zero(usage: Usage) -> bool:
 @outlined
 def usage_conflict(reading: Reading) -> Findings:
     """Z10, Z20: one count; and a running one that was asked for does not run backwards."""
-    closing = _closing(reading)
+    closing = final_usages(reading)
     for (_, _, before), (_, chunk, after) in pairwise(closing):
         differ = [key for key in _COUNTS if before.get(key) != after.get(key)]
         if differ:
@@ -241,21 +241,21 @@ def usage_over_limit(reading: Reading) -> Findings:
 def usage_under_count(reading: Reading) -> Findings:
     """Z17, Z04: every piece of text costs a token, and `length` means that all were used."""
     short = outline(reading)
-    closing, used = _closing(short), completion_tokens(short)
+    closing, used = final_usages(short), completion_tokens(short)
     if not closing or used is None or reading.asked("echo") is True:
         yield Abstain("not-recorded", "no closing usage")
         return
     lives = expected(reading)
     # What an outline leaves out has text, so whatever costs nothing is still there.
-    free = sum(not _costs(choice) for life in expected(short) for _, choice in life.pieces)
+    free = sum(not costs(choice) for life in expected(short) for _, choice in life.pieces)
     pieces = sum(len(life.pieces) for life in lives) - free
     chunk, limit = closing[-1][1], limit_of(reading)
     cut = len(lives) == 1 == reading.n and finish_of(lives[0]) == "length"
     total = closing[-1][2].get("total_tokens")
-    small = type(total) is int and total < _SMALL_CONTEXT
+    small = type(total) is int and total < SMALL_CONTEXT
     if used == 0 and pieces:
         yield at_chunk(reading, chunk, "Z17", "text came and completion_tokens is 0")
-    elif cut and small and limit is not None and used < limit <= _SMALL_LIMIT:
+    elif cut and small and limit is not None and used < limit <= SMALL_LIMIT:
         said = f"the limit of {limit} cut the answer and completion_tokens is {used}"
         yield at_chunk(reading, chunk, "Z04", said)
     elif used < pieces:
@@ -263,7 +263,7 @@ def usage_under_count(reading: Reading) -> Findings:
         yield at_chunk(reading, chunk, "Z17", said, Level.SHOULD)
 
 
-def _costs(choice: Choice) -> bool:
+def costs(choice: Choice) -> bool:
     """Text of any kind. A call's id and name may be the server's own words, its arguments not."""
     strings = (
         choice.content,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -95,6 +95,28 @@ def _counted(**changes: int) -> dict[str, Any]:
     }
 
 
+def _of_one(usage: Document, n: int) -> Document:
+    used = usage["completion_tokens"] // n
+    return usage | {"completion_tokens": used, "total_tokens": usage["prompt_tokens"] + used}
+
+
+def _of_each(usage: Document, n: int) -> Document:
+    prompt = usage["prompt_tokens"] * n
+    return usage | {"prompt_tokens": prompt, "total_tokens": prompt + usage["completion_tokens"]}
+
+
+def _shared(change: Callable[[Document, int], Document]) -> dict[str, Any]:
+    """Another usage for several choices, streamed and plain."""
+
+    def counted(place: Place, document: Document) -> Document:
+        usage = document.get("usage")
+        if not isinstance(usage, dict) or place.choices < 2:
+            return document
+        return {**document, "usage": change(usage, place.choices)}
+
+    return {"chunk": lambda place, chunk: (counted(place, chunk),), "plain": counted}
+
+
 def _unstable(place: Place, document: Document) -> Document:
     return _usage(document, prompt_tokens=place.serial % 5)
 
@@ -171,6 +193,8 @@ USAGE = (
             )
         ),
     ),
+    Fault("usage.choices", "of several choices one is counted", **_shared(_of_one)),
+    Fault("usage.prompt-once", "the prompt is counted for each choice", **_shared(_of_each)),
     Fault(
         "usage.conflict",
         "two usage chunks that disagree",

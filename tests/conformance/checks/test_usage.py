@@ -160,6 +160,72 @@ def test_usage_breaks_just_these_sentences(row: Row) -> None:
     assert broken(row[1]) == row[2]
 
 
+def said(*choices: tuple[str, str], used: int, prompt: int = 5, **request: Any) -> Any:
+    """A plain answer: text and finish reason of each choice, and the tokens that were counted."""
+    listed = [
+        {"index": at, "message": {"role": "assistant", "content": text}, "finish_reason": reason}
+        for at, (text, reason) in enumerate(choices)
+    ]
+    usage = counts(prompt, used, prompt + used)
+    return plain(plain_chat(usage=usage, choices=listed), n=len(choices), **request)
+
+
+def three(used: int, **request: Any) -> Any:
+    """Three streamed choices of a token each, and how many were counted."""
+    records = [record | {"usage": None} for at in range(3)
+               for record in (role(at), say("a", at), finish("length", at))]  # fmt: skip
+    usage = usage_chunk(counts(5, used, 5 + used))
+    return streamed([*records, usage], n=3, max_tokens=1, **ASKS_USAGE, **request)
+
+
+CUT, ENDED = ("a b", "length"), ("a b", "stop")
+CHOICES: list[tuple[str, Any, Verdict]] = [
+    ("all of three", three(3), Verdict.PASS),
+    ("one of three", three(1), Verdict.FAIL),
+    ("all of two plain ones", said(CUT, CUT, used=10, max_tokens=5), Verdict.PASS),
+    ("one of two plain ones", said(CUT, CUT, used=5, max_tokens=5), Verdict.FAIL),
+    ("two that ended by themselves", said(ENDED, ENDED, used=2, max_tokens=5), Verdict.PASS),
+    ("one token for two texts", said(ENDED, ENDED, used=1, max_tokens=5), Verdict.FAIL),
+    ("one that is cut and one that says nothing", said(CUT, ("", "stop"), used=5, max_tokens=5),
+     Verdict.INCONCLUSIVE),
+    ("cut by a limit that a context may precede", said(CUT, CUT, used=9, max_tokens=500),
+     Verdict.PASS),
+    ("cut behind a prompt that may fill the context",
+     said(CUT, CUT, used=2, prompt=4095, max_tokens=5), Verdict.PASS),
+    ("one choice", said(CUT, used=5, max_tokens=5), Verdict.INCONCLUSIVE),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "capture", "verdict"), CHOICES, ids=[r[0] for r in CHOICES])
+def test_every_choice_is_paid_for(name: str, capture: Any, verdict: Verdict) -> None:
+    assert result("usage.choices", capture).verdict is verdict
+
+
+def test_what_disagrees_with_itself_is_left_to_the_check_of_that() -> None:
+    records = [record | {"usage": None} for at in range(2)
+               for record in (role(at), say("a", at), finish("length", at))]  # fmt: skip
+    each = [usage_chunk(counts(5, used, 5 + used)) for used in (2, 1)]
+    capture = streamed([*records, *each], n=2, max_tokens=1, **ASKS_USAGE)
+    assert set(broken(capture)) == {"usage.conflict"}
+
+
+def prompts(once: int, several: int, prompt: str = "Hi") -> Any:
+    asked: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}]}
+    other: dict[str, Any] = {"messages": [{"role": "user", "content": prompt}]}
+    roles = {
+        "limited": (said(CUT, used=5, prompt=once, **asked),),
+        "stream": (said(CUT, CUT, CUT, used=15, prompt=several, **other),),
+    }
+    return judged(Dossier("discovery", roles, api="chat"))["usage.prompt-once"].verdict
+
+
+def test_a_prompt_is_paid_for_once_however_many_choices_it_has() -> None:
+    assert prompts(7, 7) is Verdict.PASS
+    assert prompts(7, 21) is Verdict.FAIL
+    assert prompts(7, 9) is Verdict.PASS  # another matter: usage.prompt-stable
+    assert prompts(7, 21, "Hi there") is Verdict.INCONCLUSIVE
+
+
 LEGAL: list[Row] = [
     ("a closing chunk", streamed(WITH_USAGE, **ASKS_USAGE), {}),
     (
