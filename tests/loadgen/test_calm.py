@@ -23,6 +23,7 @@ from loadgen.fast.stream import Stream
 from loadgen.recording import recording
 from tests.conformance.attacks import CHUNKED, TOKEN, framed_chunk
 from tests.conformance.hostile_server import EVENTS, head
+from tests.loadgen.tls_server import accepted, door
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
 SCRIPT = Exchange((REQUEST,), events=True)
@@ -86,16 +87,15 @@ def test_where_our_side_may_have_to_react_nobody_pauses(script: Exchange, answer
 class Server:
     """Answers STREAMS connections, an event to each in turn, STEP apart."""
 
-    def __init__(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=STREAMS)
-        self.door = Door("127.0.0.1", self._listener.getsockname()[1])
+    def __init__(self, tls: bool) -> None:
+        self._listener, self._tls = socket.create_server(("127.0.0.1", 0), backlog=STREAMS), tls
+        self.door = door(self._listener, tls)
         self.sends: dict[int, list[tuple[float, float]]] = {}  # by port: before and after each
 
     def serve(self) -> None:
         with self._listener:
-            ours = [self._listener.accept()[0] for _ in range(STREAMS)]
+            ours = [accepted(self._listener, self._tls) for _ in range(STREAMS)]
         for sock in ours:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.recv(65536)
             sock.sendall(head(EVENTS, CHUNKED))
         for _ in range(ROUNDS):
@@ -110,11 +110,12 @@ class Server:
             sock.close()
 
 
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 @pytest.mark.skipif(not stamps_work(), reason="this system gives no receive stamps")
 def test_one_look_serves_several_streams_and_every_event_has_its_own_time(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tls: bool
 ) -> None:
-    server = Server()
+    server = Server(tls)
     looks: list[None] = []
     look = Engine._look
 
@@ -163,13 +164,14 @@ def test_one_look_serves_several_streams_and_every_event_has_its_own_time(
         assert sum(own) >= len(times) - 2  # the head and the end are no events
 
 
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 @pytest.mark.skipif(not stamps_work(), reason="this system gives no receive stamps")
-def test_an_event_of_many_reads_comes_whole() -> None:
+def test_an_event_of_many_reads_comes_whole(tls: bool) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     large = framed_chunk(b"data: " + b"x" * 1_000_000 + b"\n\n")
 
     def serve() -> None:
-        with listener, listener.accept()[0] as ours:
+        with listener, accepted(listener, tls) as ours:
             ours.recv(65536)
             for piece in (head(EVENTS, CHUNKED), *(framed_chunk(TOKEN),) * (FIRST + 1)):
                 ours.sendall(piece)
@@ -177,7 +179,7 @@ def test_an_event_of_many_reads_comes_whole() -> None:
             ours.sendall(large + b"0\r\n\r\n")
 
     async def main() -> Capture:
-        recorder = FastRecorder(Door("127.0.0.1", listener.getsockname()[1]))
+        recorder = FastRecorder(door(listener, tls))
         with trio.fail_after(20):
             async with recorder.open(), recorder.connection() as connection:
                 return await connection.exchange(SCRIPT)

@@ -26,7 +26,6 @@ from tests.loadgen.test_fast import (
     REQUEST,
     STREAM,
     TOKENS,
-    WHOLE,
     Step,
     Taking,
     by_fast,
@@ -39,6 +38,8 @@ from tests.loadgen.test_fast import (
     recorded,
 )
 from tests.loadgen.tls_server import Sealing, contexts
+
+Serve = Callable[[trio.SocketStream], Awaitable[None]]
 
 
 class Raw(bytes):
@@ -145,8 +146,6 @@ TLS_CASES: dict[str, tuple[Sequence[Sequence[TlsStep]], dict[str, Any], Sequence
         ["framed"],
     ),
     "an answer of megabytes": ([(STREAM, framed_chunk(b"x" * 3_000_000), LAST)], {}, ["framed"]),
-    "records of no plaintext": ([(STREAM, together(*(b"",) * 9), 1.0, *WHOLE[2:])],
-                                EVENTFUL, ["framed"]),
     "bytes after the end in records of their own": (
         [(*TOKENS, together(LAST, b"HTTP/1.1 ", b"200 OK\r\n"))], EVENTFUL, ["framed"],
     ),
@@ -173,12 +172,10 @@ TLS_CASES: dict[str, tuple[Sequence[Sequence[TlsStep]], dict[str, Any], Sequence
 }  # fmt: skip
 
 
-def serving(
-    exchanges: Sequence[Sequence[TlsStep]],
-) -> Callable[[trio.SocketStream], Awaitable[None]]:
+def serving(exchanges: Sequence[Sequence[TlsStep]], *, tickets: bool) -> Serve:
     async def serve(stream: trio.SocketStream) -> None:
         tls = Sealing(stream, contexts()[0])
-        await tls.handshake()
+        await tls.handshake(tickets=tickets)
         for steps in exchanges:
             await tls.receive(len(REQUEST))
             for step in steps:
@@ -199,26 +196,27 @@ async def _play(tls: Sealing, step: TlsStep) -> None:
         await play(tls.raw, each)
 
 
-def found(
-    exchanges: Sequence[Sequence[TlsStep]], changes: dict[str, Any], take: Taking
-) -> list[list[Capture]]:
+def by_both(serve: Serve, script: Exchange, take: Taking, times: int) -> list[list[Capture]]:
     """By the plain recorder, and by the other."""
-    script = replace(Exchange((REQUEST,), clocks=CLOCKS), **changes)
-    out: list[list[Capture]] = []
+    found: list[list[Capture]] = []
 
     async def main() -> None:
         for each in (by_plain, take):
-            serve, tls = serving(exchanges), contexts()[1]
-            out.append(await recorded(serve, script, each, len(exchanges), tls))
+            found.append(await recorded(serve, script, each, times, contexts()[1]))
 
     virtually(main)
-    return out
+    return found
+
+
+def script(changes: dict[str, Any]) -> Exchange:
+    return replace(Exchange((REQUEST,), clocks=CLOCKS), **changes)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_both_recorders_give_the_same_capture_under_tls(name: str) -> None:
     exchanges, changes, ends = CASES[name]
-    plain, fast = found(exchanges, changes, by_fast)
+    serve = serving(exchanges, tickets=True)
+    plain, fast = by_both(serve, script(changes), by_fast, len(exchanges))
     # Whoever says no goodbye has cut.
     cut = ["tls-cut" if end == "closed" else end for end in ends]
     assert [ending(capture.end) for capture in fast] == cut
@@ -229,6 +227,45 @@ def test_both_recorders_give_the_same_capture_under_tls(name: str) -> None:
 @pytest.mark.parametrize("take", [by_fast, by_prompt])
 def test_what_tls_alone_can_do_is_told_alike(take: Taking, name: str) -> None:
     exchanges, changes, ends = TLS_CASES[name]
-    plain, fast = found(exchanges, changes, take)
+    serve = serving(exchanges, tickets=False)
+    plain, fast = by_both(serve, script(changes), take, len(exchanges))
     assert [ending(capture.end) for capture in fast] == ends
+    compare(plain, fast)
+
+
+async def silent(stream: trio.SocketStream) -> None:
+    await trio.sleep_forever()
+
+
+async def endless(stream: trio.SocketStream) -> None:
+    """A ServerHello that goes on and on."""
+    await stream.receive_some(65536)
+    await stream.send_all(b"\x16\x03\x03\x20\x00\x02\x00\x1f\xfc\x03\x03")
+    while True:
+        await stream.send_all(b"x")
+        await trio.sleep(0.1)
+
+
+async def without_tls(stream: trio.SocketStream) -> None:
+    await stream.receive_some(65536)
+    await stream.send_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    await trio.sleep_forever()
+
+
+async def gone(stream: trio.SocketStream) -> None:
+    await stream.receive_some(65536)
+
+
+@pytest.mark.parametrize(
+    ("serve", "end"),
+    [
+        (silent, "connect"),
+        (endless, "connect"),
+        (without_tls, "tls-failed"),
+        (gone, "tls-failed"),
+    ],
+)
+def test_no_handshake_is_told_alike(serve: Serve, end: str) -> None:
+    plain, fast = by_both(serve, script({}), by_fast, 2)
+    assert [ending(capture.end) for capture in fast] == [end, "not-connected"]
     compare(plain, fast)

@@ -22,6 +22,7 @@ from loadgen.fast.stamps import JUMP, SO_TIMESTAMPING, Stamps
 from loadgen.recording import settle
 from tests.conformance.attacks import CHUNKED, TOKEN, framed_chunk
 from tests.conformance.hostile_server import EVENTS, head
+from tests.loadgen.tls_server import accepted, door
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux has these clocks")
 REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
@@ -73,15 +74,15 @@ def test_what_the_clocks_drift_apart_within_a_second_is_no_step() -> None:
 class Server:
     """One exchange: a head and `tokens` events `pause` apart, each with the time of its send."""
 
-    def __init__(self, tokens: int, pause: float) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
+    def __init__(self, tokens: int, pause: float, tls: bool) -> None:
+        self._listener, self._tls = socket.create_server(("127.0.0.1", 0)), tls
         self._tokens, self._pause = tokens, pause
         self.sends: list[tuple[float, float]] = []  # before the call, and after it
-        self.door = Door("127.0.0.1", self._listener.getsockname()[1])
+        self.door = door(self._listener, tls)
         self.unheard = threading.Event()  # nobody listens from here on
 
     def serve(self) -> None:
-        with self._listener, self._listener.accept()[0] as ours:
+        with self._listener, accepted(self._listener, self._tls) as ours:
             ours.recv(65536)
             self._send(ours, head(EVENTS, CHUNKED))
             for number in range(self._tokens):
@@ -97,9 +98,9 @@ class Server:
         self.sends.append((before, time.monotonic()))
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server(tokens=4, pause=0.05)
+@pytest.fixture(params=[False, True], ids=["plain", "tls"])
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    made = Server(tokens=4, pause=0.05, tls=request.param)
     thread = threading.Thread(target=made.serve)
     thread.start()
     yield made
@@ -160,5 +161,5 @@ def test_the_kernel_is_asked_where_it_can_answer() -> None:
         UsageError, match="--clock kernel: a unix socket has no stamps; use --clock u"
     ):
         settle("kernel", unix)
-    for door in (DOOR, tls):
-        assert settle(None, door)[0] == ("kernel" if stamps_work() else "user")
+    for each in (DOOR, tls):
+        assert settle(None, each)[0] == ("kernel" if stamps_work() else "user")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from contextlib import suppress
 from functools import cache
@@ -9,7 +10,7 @@ from functools import cache
 import trio
 import trustme
 
-from conformance.connect import tls_context
+from conformance.connect import Door, tls_context
 
 
 @cache
@@ -21,6 +22,18 @@ def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
         return server, tls_context(cacert=path)
 
 
+def door(listener: socket.socket, tls: bool) -> Door:
+    """To it."""
+    return Door("127.0.0.1", listener.getsockname()[1], tls=contexts()[1] if tls else None)
+
+
+def accepted(listener: socket.socket, tls: bool) -> socket.socket:
+    """The next connection; it waits, for the handshake too."""
+    sock = listener.accept()[0]
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return contexts()[0].wrap_socket(sock, server_side=True) if tls else sock
+
+
 class Sealing:
     """Of one connection. What it makes are records, to be sent over `raw` as the test likes."""
 
@@ -29,7 +42,8 @@ class Sealing:
         self._inward, self._outward = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._inward, self._outward, server_side=True)
 
-    async def handshake(self) -> None:
+    async def handshake(self, *, tickets: bool = True) -> None:
+        """`tickets`: leave at once, as is usual; else together with the first record."""
         while True:
             try:
                 self._tls.do_handshake()
@@ -37,7 +51,9 @@ class Sealing:
                 await self.raw.send_all(self._outward.read())
                 await self._fill()
             else:
-                return await self.raw.send_all(self._outward.read())
+                break
+        if tickets:
+            await self.raw.send_all(self._outward.read())
 
     async def _fill(self) -> None:
         data = await self.raw.receive_some(65536)
@@ -52,6 +68,15 @@ class Sealing:
                 length -= len(self._tls.read(length))
             except ssl.SSLWantReadError:
                 await self._fill()
+
+    def opened(self, data: bytes) -> bytes:
+        """All the plaintext of that."""
+        self._inward.write(data)
+        found = bytearray()
+        with suppress(ssl.SSLWantReadError):
+            while True:
+                found += self._tls.read(65536)
+        return bytes(found)
 
     def sealed(self, *plaintexts: bytes) -> bytes:
         """A record of each, or several where it is too long."""
