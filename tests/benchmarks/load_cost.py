@@ -116,6 +116,8 @@ class Paced:
         writer.write(HEAD)
         for number in range(EVENTS):
             await asyncio.sleep(start + FIRST_TOKEN + number / EVENTS_A_SECOND - loop.time())
+            if writer.is_closing():  # nobody reads: no event was sent
+                raise ConnectionResetError
             if number == 0:
                 writer.write(event({"role": "assistant", "content": ""}, usage=None) + TOKEN)
                 self.ttft.append(loop.time() - start)

@@ -163,6 +163,11 @@ def _of_vllm(folder: Path) -> Quantiles:
     return found["median_ttft_ms"], found["p99_ttft_ms"]
 
 
+def _of_genai_bench(folder: Path) -> Quantiles:
+    found = _found(folder, "D*.json")["aggregated_metrics"]["stats"]["ttft"]
+    return found["p50"] * 1000, found["p99"] * 1000
+
+
 TOOLS = (
     Tool(
         "evalscope",
@@ -178,6 +183,15 @@ TOOLS = (
         " --random-output-len {tokens} --num-prompts {requests} --max-concurrency {streams}"
         " --save-result --result-dir {out} --result-filename r.json",
         _of_vllm,
+    ),
+    Tool(
+        "genai-bench",
+        "genai-bench benchmark --api-backend openai --api-base {url} --api-key none"
+        " --task text-to-text --api-model-name m --model-tokenizer {tokenizer}"
+        " --num-concurrency {streams} --traffic-scenario D(16,{tokens}) --max-time-per-run 5"
+        " --max-requests-per-run {requests} --experiment-base-dir {out}"
+        " --experiment-folder-name r --log-dir {out}",
+        _of_genai_bench,
     ),
 )
 
