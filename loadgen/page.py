@@ -38,8 +38,8 @@ p { margin: .2rem 0; color: var(--dim); overflow-wrap: anywhere; }
 table { border-collapse: collapse; display: block; overflow-x: auto; }
 th, td { padding: .15rem .7rem; border-bottom: 1px solid var(--line); text-align: right;
   font-variant-numeric: tabular-nums; } th { color: var(--dim); font-weight: 500; }
-th:first-child, td:first-child { text-align: left; overflow-wrap: anywhere; }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 560px), 1fr));
+th:first-child, td:first-child, .words { text-align: left; overflow-wrap: anywhere; }
+.plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 560px), 1fr));
   gap: 1rem; }
 figure { margin: 0; } figcaption { font-weight: 600; margin: .4rem 0 0; }
 svg { width: 100%; height: auto; } svg text { font-size: 11px; fill: var(--dim); }
@@ -54,6 +54,7 @@ polyline.c0, polyline.c1, polyline.c2, polyline.c3 { fill: none; }
 .tick { stroke: var(--paper); stroke-width: .6; opacity: .55; }
 </style>
 """
+END = "</body></html>\n"
 OVERLAID = 4  # runs in one plot
 
 
@@ -66,18 +67,26 @@ def parts(
     results: Sequence[Result], names: Sequence[str], comparison: Comparison | None = None
 ) -> Iterator[str]:
     """The page in parts. `names`: of the runs, for the legends."""
-    title = f"loadgen: {results[0].target.model} at {results[0].target.url}"
-    yield f"{HEAD}<title>{html(title)}</title>\n{STYLE}</head><body>\n<h1>{html(title)}</h1>\n"
+    yield beginning(f"loadgen: {results[0].target.model} at {results[0].target.url}")
     if comparison is not None:
         yield from _compared(comparison)
     for result, name in zip(results, names, strict=True):
         yield from _run(result, name if len(results) > 1 else "")
     shown = list(results[:OVERLAID])
     plots = "".join(figures(shown, names[:OVERLAID]))
-    yield f'<h2>Plots</h2>\n<div class="plots">\n{plots}</div>\n'
+    yield plotted(plots)
     if len(results) > OVERLAID:
         yield f"<p>Plots of the first {OVERLAID} of {len(results)} runs.</p>\n"
-    yield "</body></html>\n"
+    yield END
+
+
+def beginning(title: str) -> str:
+    """Up to the first line below the heading."""
+    return f"{HEAD}<title>{html(title)}</title>\n{STYLE}</head><body>\n<h1>{html(title)}</h1>\n"
+
+
+def plotted(plots: str) -> str:
+    return f'<h2>Plots</h2>\n<div class="plots">\n{plots}</div>\n'
 
 
 def _run(result: Result, name: str) -> Iterator[str]:
@@ -88,10 +97,10 @@ def _run(result: Result, name: str) -> Iterator[str]:
     for line in _lines(result):
         yield f"<p>{html(line)}</p>\n"
     yield _latencies(result)
-    yield _table(strata.HEAD, strata.table(result.strata, console.marked(result)))
-    yield _table(["clients", "sent", "whole", "left", "failed"], _clients(result))
-    yield _table(["failed", "", "", "told"], _failures(result))
-    yield _table(["check", "verdict", "in", "first"], _checks(result))
+    yield table(strata.HEAD, strata.table(result.strata, console.marked(result)))
+    yield table(["clients", "sent", "whole", "left", "failed"], _clients(result))
+    yield table(["failed", "", "", "told"], _failures(result), words=(2, 3))
+    yield table(["check", "verdict", "in", "first"], _checks(result), words=(1, 3))
 
 
 def _lines(result: Result) -> Iterator[str]:
@@ -122,7 +131,7 @@ def _latencies(result: Result) -> str:
         [name, str(found.n), *(console.cell(found, s, between.get(name)) for s in statistics)]
         for name, found in known.items()
     ]
-    return _table(head, rows, {name: METRICS[name].formula for name in known})
+    return table(head, rows, {name: METRICS[name].formula for name in known})
 
 
 def _clients(result: Result) -> list[list[str]]:
@@ -169,17 +178,23 @@ def _compared(comparison: Comparison) -> Iterator[str]:
     if comparison.by_reads:
         yield f"<p>{html(comparison.by_reads)}</p>\n"
     rows = [shown_row(each) for each in comparison.found]
-    yield _table(["", "A", "B", "difference", "noise", "p", ""], rows)
+    yield table(["", "A", "B", "difference", "noise", "p", ""], rows, words=(6,))
 
 
-def _table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], said: Mapping[str, str] | None = None
+def table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    said: Mapping[str, str] | None = None,
+    words: Sequence[int] = (),
 ) -> str:
-    """Nothing where there is no row. `said`: first cell → what it says when pointed at."""
+    """Markup; nothing where there is no row. `said`: first cell → what it says when pointed at.
+    `words`: columns that are to be read, not added up."""
     if not rows:
         return ""
-    top = "".join(f"<th>{html(cell)}</th>" for cell in head)
-    body = "".join(f"<tr{_hint(row[0], said)}>{''.join(map(_cell, row))}</tr>\n" for row in rows)
+    top = "".join(_cells("th", head, words))
+    body = "".join(
+        f"<tr{_hint(row[0], said)}>{''.join(_cells('td', row, words))}</tr>\n" for row in rows
+    )
     return f"<table><thead><tr>{top}</tr></thead><tbody>\n{body}</tbody></table>\n"
 
 
@@ -187,5 +202,7 @@ def _hint(name: str, said: Mapping[str, str] | None) -> str:
     return f' title="{html(said[name])}"' if said and name in said else ""
 
 
-def _cell(text: str) -> str:
-    return f"<td>{html(text)}</td>"
+def _cells(tag: str, texts: Sequence[str], words: Sequence[int]) -> Iterator[str]:
+    for number, text in enumerate(texts):
+        kind = ' class="words"' if number in words else ""
+        yield f"<{tag}{kind}>{html(text)}</{tag}>"

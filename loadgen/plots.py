@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from loadgen.formulas import METRICS
 from loadgen.measure import Row
@@ -31,17 +31,24 @@ def figures(results: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
 
 
 def cdf(title: str, metric: str, results: Sequence[Result], names: Sequence[str]) -> Plot:
-    """The x axis ends where 99.5 % of the values do, so that one straggler hides nothing."""
-    pools = [_pool(metric, result) for result in results]
+    """Of a metric, in each of the runs."""
+    pools = {name: _pool(metric, result) for name, result in zip(names, results, strict=True)}
+    is_bounded = any(result.summary.times.bounds for result in results)
+    return distributions(title, pools, is_bounded=is_bounded)
+
+
+def distributions(title: str, pools: Mapping[str, Sequence[float]], *, is_bounded: bool) -> Plot:
+    """`pools`: name → milliseconds, ascending. The x axis ends where 99.5 % of the values do, so
+    that one straggler hides nothing."""
     series = [
         Series(name, [(v, (n + 1) / len(pool)) for n, v in enumerate(pool)], hue)
-        for hue, (name, pool) in enumerate(zip(names, pools, strict=True))
+        for hue, (name, pool) in enumerate(pools.items())
     ]
-    ends = [pool[min(len(pool) - 1, int(0.995 * len(pool)))] for pool in pools if pool]
+    ends = [pool[min(len(pool) - 1, int(0.995 * len(pool)))] for pool in pools.values() if pool]
     most = 1.05 * max(ends, default=1.0)
-    beyond = sum(v > most for pool in pools for v in pool)
+    beyond = sum(v > most for pool in pools.values() for v in pool)
     notes = [f"{beyond} values lie beyond the right edge."] if beyond else []
-    notes += [BOUNDED] if any(result.summary.times.bounds for result in results) else []
+    notes += [BOUNDED] if is_bounded else []
     return Plot(title, "ms", "share of values up to", series, 1.0, most or 1.0, " ".join(notes))
 
 

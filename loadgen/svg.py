@@ -16,7 +16,8 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """`kind`: "line", "steps" (a value holds until the next) or "dots". `hue`: a class c0, c1, …"""
+    """`kind`: "line", "steps" (a value holds until the next), "dots", or "marked": a line whose
+    points are seen. `hue`: a class c0, c1, …"""
 
     name: str
     points: Sequence[Point]
@@ -26,7 +27,10 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Axes begin at 0. `top`: what the y axis reaches at least; `most`: where the x axis ends."""
+    """Axes begin at 0. `top`: what the y axis reaches at least; `most`: where the x axis ends.
+
+    `is_doubling`: the x axis begins at 1, and equal steps of it are times 2.
+    """
 
     title: str
     x: str
@@ -35,6 +39,7 @@ class Plot:
     top: float = 0.0
     most: float | None = None
     note: str = ""
+    is_doubling: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ def plot(made: Plot) -> str:
     xs = [x for each in shown for x, _ in each.points]
     ys = [y for each in shown for _, y in each.points]
     right = made.most if made.most is not None else max(xs, default=1.0)
-    frame = _Frame(right or 1.0, max([made.top, *ys]) or 1.0, HEIGHT)
+    frame = _Frame(right or 1.0, max([made.top, *ys]) or 1.0, HEIGHT, made.is_doubling)
     body = [*_axes(made, frame), *(_drawn(each, frame) for each in shown), *_legend(shown)]
     return _figure(made.title, made.note, HEIGHT, body)
 
@@ -85,9 +90,22 @@ class _Frame:
     right: float
     upper: float
     height: int
+    is_doubling: bool = False
 
     def x(self, value: float) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * min(1.0, max(0.0, value / self.right))
+        return LEFT + (WIDTH - LEFT - RIGHT) * min(1.0, max(0.0, self._share(value)))
+
+    def _share(self, value: float) -> float:
+        if not self.is_doubling:
+            return value / self.right
+        return math.log2(max(1.0, value)) / max(1.0, math.log2(max(1.0, self.right)))
+
+    @property
+    def marks(self) -> list[float]:
+        """Of the x axis."""
+        if not self.is_doubling:
+            return ticks(self.right)
+        return [2.0**n for n in range(int(math.log2(max(1.0, self.right))) + 1)]
 
     def y(self, value: float) -> float:
         return self.height - BOTTOM - (self.height - TOP - BOTTOM) * min(1.0, value / self.upper)
@@ -104,7 +122,7 @@ def _axes(made: Plot, frame: _Frame) -> Iterator[str]:
 
 def _x_axis(name: str, frame: _Frame) -> Iterator[str]:
     low = frame.height - BOTTOM
-    for value in ticks(frame.right):
+    for value in frame.marks:
         x = frame.x(value)
         yield f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{low}"/>'
         yield f'<text class="mid" x="{x:.1f}" y="{low + 16}">{value:g}</text>'
@@ -113,13 +131,18 @@ def _x_axis(name: str, frame: _Frame) -> Iterator[str]:
 
 def _drawn(each: Series, frame: _Frame) -> str:
     points = thin(each.points)
+    dots = _dots(points, each.hue, frame) if each.kind in ("dots", "marked") else ""
     if each.kind == "dots":
-        dots = (f'<circle cx="{frame.x(x):.1f}" cy="{frame.y(y):.1f}" r="2"/>' for x, y in points)
-        return f'<g class="dots c{each.hue}">{"".join(dots)}</g>'
+        return dots
     if each.kind == "steps":
         points = [p for a, b in _neighbours(points) for p in (a, (b[0], a[1]))]
     path = " ".join(f"{frame.x(x):.1f},{frame.y(y):.1f}" for x, y in points)
-    return f'<polyline class="curve c{each.hue}" points="{path}"/>'
+    return f'<polyline class="curve c{each.hue}" points="{path}"/>{dots}'
+
+
+def _dots(points: Sequence[Point], hue: int, frame: _Frame) -> str:
+    dots = (f'<circle cx="{frame.x(x):.1f}" cy="{frame.y(y):.1f}" r="2"/>' for x, y in points)
+    return f'<g class="dots c{hue}">{"".join(dots)}</g>'
 
 
 def _neighbours(points: Sequence[Point]) -> Iterator[tuple[Point, Point]]:

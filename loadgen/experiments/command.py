@@ -12,6 +12,7 @@ from conformance.options import OneLineParser
 from conformance.report.escape import terminal
 from conformance.schema import did_you_mean
 from loadgen import progress, run_options
+from loadgen.experiments import page
 from loadgen.experiments.figures import Shot
 from loadgen.experiments.outcome import Gates, csv_lines, dumps, outcome_of, render
 from loadgen.experiments.playing import Playing
@@ -31,7 +32,7 @@ def main(args: argparse.Namespace) -> int:
     experiment = find(args.name)
     playing = playing_from_args(args, experiment)
     gates = gates_from_args(args, experiment)
-    wanted = {"json": args.json, "csv": args.csv, "markdown": args.markdown}
+    wanted = {"json": args.json, "csv": args.csv, "markdown": args.markdown, "html": args.html}
     with Outputs(wanted) as outputs:
         try:
             running(playing.play, tell)
@@ -43,6 +44,7 @@ def main(args: argparse.Namespace) -> int:
         outputs.write("json", iter([dumps(made, args.url, version())]))
         outputs.write("csv", csv_lines(made.table))
         outputs.write("markdown", iter([markdown(made.table)]))
+        outputs.write("html", page.parts(made, playing.shots, args.url))
         outputs.tell(render(made))
     return made.exit
 

@@ -77,7 +77,8 @@ def _add_sizes(parser: argparse.ArgumentParser) -> None:
 
 def _add_reports(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("reports")
-    forms = {"json": "all of it", "csv": "the table", "markdown": "the table"}
+    tables = dict.fromkeys(("csv", "markdown"), "the table")
+    forms = {"json": "all of it", **tables, "html": "a page with plots"}
     run_options.add_files(group, forms)
     run_options.add_watching(group)
 

@@ -187,6 +187,7 @@ def document(outcome: Outcome, url: str, version: str) -> dict[str, Json]:
         "doubts": list(outcome.doubts),
         "exit": outcome.exit,
         "failed": outcome.failed,
+        "allowed": outcome.allowed,
         "failures": list(outcome.failures),
         "bounds": [
             {"bound": each.bound.text, "result": each.held.value, "where": list(each.where)}
@@ -242,10 +243,10 @@ def render(outcome: Outcome) -> str:
     lines += [*outcome.table.notes, *outcome.times]
     lines += [f"failed: {each}" for each in outcome.failures[:DOUBTS_SHOWN]]
     lines += [_more(outcome.failures)] if len(outcome.failures) > DOUBTS_SHOWN else []
-    lines += [_bound(each) for each in outcome.verdicts]
+    lines += [bound(each) for each in outcome.verdicts]
     lines += [f"not valid: {each}" for each in outcome.doubts[:DOUBTS_SHOWN]]
     lines += [_more(outcome.doubts)] if len(outcome.doubts) > DOUBTS_SHOWN else []
-    return "".join(f"{_lines(each)}\n" for each in (*lines, _verdict(outcome)))
+    return "".join(f"{_lines(each)}\n" for each in (*lines, verdict(outcome)))
 
 
 def _lines(text: str) -> str:
@@ -262,12 +263,14 @@ def _table(table: Table) -> str:
     return tabulate(list(texts(table)), headers=heads, colalign=align, disable_numparse=True)
 
 
-def _bound(verdict: Verdict) -> str:
-    where = f" ({'; '.join(verdict.where)})" if verdict.where else ""
-    return f"bound {verdict.held.value}: {verdict.bound.text}{where}"
+def bound(found: Verdict) -> str:
+    """How it fared, in a line."""
+    where = f" ({'; '.join(found.where)})" if found.where else ""
+    return f"bound {found.held.value}: {found.bound.text}{where}"
 
 
-def _verdict(outcome: Outcome) -> str:
+def verdict(outcome: Outcome) -> str:
+    """One line: is it valid, how many failed, the exit code."""
     word = "not valid" if outcome.doubts else "valid"
     complete = "" if outcome.complete else " · not complete: interrupted"
     failed = f"{outcome.failed} failed, {outcome.allowed} allowed"

@@ -1,11 +1,11 @@
-"""Every report that `loadgen run --json` writes is what the published schema says, and no other."""
+"""The JSON reports of `loadgen run` and `loadgen experiment` are what their published schemas say."""
 
 from __future__ import annotations
 
 import copy
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
@@ -16,6 +16,12 @@ from conformance.schema import load_schema
 from conformance.specs import specs_dir
 from loadgen import archive, compare_console
 from loadgen.against import dumps, versus
+from loadgen.experiments import outcome as experiments
+from loadgen.experiments.figures import Shot
+from loadgen.experiments.outcome import Gates, outcome_of
+from loadgen.experiments.reports import REPORTS
+from loadgen.experiments.spec import find
+from loadgen.experiments.table import parse_bound
 from loadgen.formulas import METRICS
 from loadgen.measure import Row
 from loadgen.outcome import Fate
@@ -23,10 +29,14 @@ from loadgen.result import Result
 from loadgen.trust import REASONS
 from tests.conformance.attacks import says
 from tests.conformance.hostile_server import EVENTS, head
+from tests.loadgen.experimenting import experimented
 from tests.loadgen.playing import against, against_reference
+from tests.loadgen.rows import failed, row
+from tests.loadgen.shots import shot
 from tests.loadgen.test_bounds import clumped, result
 
 SCHEMA = load_schema(specs_dir() / "run.schema.json")
+EXPERIMENT = load_schema(specs_dir() / "experiment-report.schema.json")
 LOAD = ("--rate", "10", "--requests", "4", "--output-tokens", "6")
 
 
@@ -124,7 +134,8 @@ def test_the_schema_knows_every_outcome_reason_and_member_of_a_row() -> None:
     assert set(METRICS) == set(json.loads(written(run()))["metrics"])
 
 
-def test_every_definition_is_used() -> None:
+@pytest.mark.parametrize("schema", [SCHEMA, EXPERIMENT], ids=["run", "experiment"])
+def test_every_definition_is_used(schema: Any) -> None:
     def names(node: Any) -> Iterator[str]:
         if isinstance(node, dict):
             yield from [str(node["$ref"])] if "$ref" in node else []
@@ -132,4 +143,66 @@ def test_every_definition_is_used() -> None:
         for each in node if isinstance(node, list) else ():
             yield from names(each)
 
-    assert set(names(SCHEMA)) == {f"#/$defs/{name}" for name in SCHEMA["$defs"]}
+    assert set(names(schema)) == {f"#/$defs/{name}" for name in schema["$defs"]}
+
+
+# -- experiments -----------------------------------------------------------------------------------
+
+
+def experiment(name: str, *shots: Shot, complete: bool = True) -> Any:
+    made = find(name)
+    gates = Gates(tuple(map(parse_bound, made.bounds)), (), "0", most=0)
+    outcome = outcome_of(made, made.options, shots, gates, complete=complete)
+    return json.loads(experiments.dumps(outcome, "http://h/v1", "0.1.0"))
+
+
+@cache
+def overlap() -> Any:
+    error = replace(failed(1, 0.0), status=503, told=b"no")
+    return experiment(
+        "overlap",
+        shot("at once", [row(0, 0.0)], n=1, described={"clock": "kernel"}),
+        shot("at once", [row(0, 0.0), error], n=2, described={"clock": "user"}),
+    )
+
+
+def test_what_an_experiment_writes_is_what_its_schema_says() -> None:
+    jsonschema.validate(overlap(), EXPERIMENT)
+    assert overlap()["failures"]
+    assert overlap()["loads"][1]["outcomes"] == {"complete": 1, "refused": 1}
+
+
+@pytest.mark.parametrize("name", list(REPORTS))
+def test_an_experiment_that_was_not_played_is_too_and_its_columns_are_known(name: str) -> None:
+    found = experiment(name, complete=False)
+    jsonschema.validate(found, EXPERIMENT)
+    assert [each["name"] for each in found["columns"]] == [c.name for c in REPORTS[name].columns]
+
+
+def test_an_experiment_that_was_played_is_too() -> None:
+    words = ("--output-tokens", "20", "--repeat", "1", "--set", "joiners=2")
+    made = experimented("joiners", *words)
+    found = json.loads(experiments.dumps(made, "http://h/v1", "0.1.0"))
+    jsonschema.validate(found, EXPERIMENT)
+    assert [each["load"] for each in found["loads"]] == ["control", "joined"]
+    assert found["rows"][0]["gap-p50"] > 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda found: found.pop("columns"),
+        lambda found: found.update(colour="green"),
+        lambda found: found.update(exit=2),
+        lambda found: found["columns"][0].pop("formula"),
+        lambda found: found["columns"][0].update(unit="furlongs"),
+        lambda found: found["rows"][0].update(streams=[1]),
+        lambda found: found["loads"][0].update(clock="sundial"),
+        lambda found: found["loads"][0]["outcomes"].update(fine=None),
+    ],
+)
+def test_any_other_experiment_is_not(change: Callable[[Any], object]) -> None:
+    found = copy.deepcopy(overlap())
+    change(found)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(found, EXPERIMENT)
