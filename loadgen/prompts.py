@@ -6,6 +6,7 @@ A prompt is text, a list of chat messages, or a Conversation, whose human turns 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from conformance.errors import SpecError, UsageError
 
 MOST_PROMPTS = 1_000_000
 FILE_AT_MOST = 1 << 30  # bytes
+DEEPEST = 100  # levels of messages; json writes as deep as the stack allows
 _HUMAN, _SYSTEM = ("human", "user"), "system"
 
 
@@ -107,9 +109,27 @@ def _prompt(value: Json, api: str, name: str, number: int) -> Prompt:
     if isinstance(prompt, str) and prompt:
         return prompt
     if api == CHAT and isinstance(messages, list) and messages:
+        if (wrong := _unsendable(messages)) is not None:
+            raise SpecError(name, number, "messages", wrong)
         return messages
     other = " or messages" if api == CHAT else ""
     raise SpecError(name, number, "prompt", f"expected text{other} that is not empty")
+
+
+def _unsendable(messages: Json) -> str | None:
+    """RFC 8259 section 6: "Numeric values that cannot be represented in the grammar … are not
+    permitted"; Python reads them, and 1e999, and would write Infinity."""
+    waiting: list[tuple[Json, int]] = [(messages, 1)]
+    while waiting:
+        value, depth = waiting.pop()
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"expected numbers that JSON can say, got {value}"
+        within = list(value.values()) if isinstance(value, dict) else value
+        if isinstance(within, list):
+            if depth > DEEPEST:
+                return f"expected at most {DEEPEST} levels"
+            waiting += [(each, depth + 1) for each in within]
+    return None
 
 
 def _conversation(said: Json, name: str, number: int) -> Conversation | None:

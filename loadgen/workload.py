@@ -332,4 +332,4 @@ def hash_of(prompt: Mapping[str, Json]) -> str:
 
 
 def _json(value: Json) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode("ascii")
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")

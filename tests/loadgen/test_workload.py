@@ -120,11 +120,19 @@ def test_prompts_of_a_file_are_used_in_turn_and_as_they_stand() -> None:
         ('{"messages": []}', "chat"),
         ('{"messages": [{"role": "user"}]}', "completions"),
         ("{" * 50_000, "chat"),
+        ('{"messages": [{"temperature": 1e999}]}', "chat"),
+        ('{"messages": [{"x": [-1e999]}]}', "chat"),
+        ('{"messages": [NaN]}', "chat"),
+        (f'{{"messages": [{"[" * 300}{"]" * 300}]}}', "chat"),
     ],
 )
 def test_a_wrong_prompt_is_named_with_its_line(line: str, api: str) -> None:
     with pytest.raises(SpecError, match=r"^file:2: .*expected"):
         parse_prompts(["fine", line], api, "file")
+
+
+def test_a_number_that_json_cannot_say_is_nobodys_affair_where_it_is_not_sent() -> None:
+    assert parse_prompts(['{"prompt": "Why?", "score": NaN}'], "chat", "f") == ("Why?",)
 
 
 def test_a_file_without_a_prompt_or_without_a_file_is_refused(tmp_path: Path) -> None:
