@@ -115,7 +115,9 @@ class _Walk:
         raise self.refuse(node, path, f"one of {', '.join(allowed)}; got {got}{hint}")
 
     def _pattern(self, node: Node, pattern: str, schema: Schema, path: str) -> None:
-        if isinstance(node.value, str) and not re.search(pattern, node.value):
+        # ECMA-262 22.2.2.4: without a flag `$` is the end; Python's also stands before a last \n.
+        whole = re.sub(r"\$\Z", r"\\Z", pattern)
+        if isinstance(node.value, str) and not re.search(whole, node.value):
             form = schema.get("description", f"text like {pattern}")
             raise self.refuse(node, path, f"{form}; got {shown(node.value)}")
 

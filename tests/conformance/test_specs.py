@@ -381,6 +381,21 @@ def test_a_keyword_that_the_validator_lacks_is_never_ignored() -> None:
         validate(read_bytes(b"a", "x"), {"type": "string", "const": "b"}, "x")
 
 
+@pytest.mark.parametrize("path", sorted(specs_dir().glob("*.schema.json")), ids=lambda p: p.name)
+def test_a_form_ends_where_the_text_ends_and_not_before_a_last_line_feed(path: Path) -> None:
+    """To ECMA-262 `$` is the end of the text; jsonschema here takes it as Python does."""
+    schema = json.loads(path.read_bytes())
+    forms = [at for at in places(schema) if at[-1:] == ("pattern",)]
+    for place in forms:
+        part: Any = schema
+        for key in place:
+            part = part[key]
+        assert (part[0], part.count("$"), part[-1]) == ("^", 1, "$"), place
+    name = {"type": "string", "pattern": "^[a-z]+$"}
+    assert mine_accepts("leaver", name)
+    assert not mine_accepts("leaver\n", name)
+
+
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
