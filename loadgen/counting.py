@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from conformance import strictjson
-from conformance.capture import Json
+from conformance.capture import How, Json
 from conformance.dossier import CHAT, PATHS
 from conformance.errors import TargetError
 from conformance.reading import read
@@ -80,6 +80,10 @@ def told(workload: Workload) -> dict[str, Json]:
     return {} if workload.spelling == PLAIN_WORDS else workload.spelling.described()
 
 
+class _Silent(Exception):
+    """Whoever has /tokenize did not answer in time: the next question would take as long."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """One endpoint, and the questions to it."""
@@ -114,9 +118,12 @@ class _Asked:
     async def _posted(self, path: str, members: Mapping[str, Json]) -> Mapping[str, Json] | None:
         body = json.dumps({"model": self.endpoint.model, **members}).encode("ascii")
         request = request_bytes(self.setup.target, path, body, secrets=self.setup.fields)
-        clocks = Clocks(CONNECT, PATIENCE, PATIENCE, total=CONNECT + 2 * PATIENCE)
+        clocks = Clocks(CONNECT, PATIENCE, PATIENCE, total=2 * PATIENCE)
         script = Exchange((request,), clocks=clocks, bounds=_BOUNDS)
-        reading = read(await self.recorder.exchange(script))
+        capture = await self.recorder.exchange(script)
+        if capture.end.how is How.CLOCK:
+            raise _Silent
+        reading = read(capture)
         value = strictjson.parse(reading.body.decode("utf-8", "replace")).value
         return value if reading.status == 200 and isinstance(value, dict) else None
 
@@ -192,6 +199,13 @@ async def costs_by_counts(count: Count) -> tuple[int, ...] | None:
 
 
 async def _by_endpoint(asked: _Asked) -> Spelling | None:
+    try:
+        return await _of_endpoint(asked)
+    except _Silent:
+        return None
+
+
+async def _of_endpoint(asked: _Asked) -> Spelling | None:
     costs = await costs_by_ids(asked.ids) or await costs_by_counts(asked.count)
     if costs is None:
         return None

@@ -37,10 +37,15 @@ async def preflight(
     fields: tuple[tuple[str, str], ...],
     connect: float,
 ) -> Endpoint:
-    """Raises TargetError in one line that says what to do."""
+    """Raises TargetError in one line that says what to do. After `connect` and PATIENCE seconds in
+    all nobody is asked any more."""
     bases = target.url.bases()
-    clocks = Clocks(connect, PATIENCE, PATIENCE, total=connect + 2 * PATIENCE)
+    until = recorder.now() + connect + PATIENCE
     for base in bases:
+        left = until - recorder.now()
+        if left <= 0:
+            break
+        clocks = Clocks(min(connect, left), PATIENCE, PATIENCE, total=left)
         request = request_bytes(target, base + "/models", None, secrets=fields)
         script = Exchange((request,), method="GET", clocks=clocks, bounds=_BOUNDS)
         capture = await recorder.exchange(script)
@@ -48,7 +53,7 @@ async def preflight(
         models = _models(capture)
         if models is not None:
             return Endpoint(base + PATHS[api], _model(target, models))
-        unanswered = None if capture.received else capture.end
+        unanswered = capture.end if capture.end.how is How.CLOCK or not capture.received else None
     return Endpoint(bases[0] + PATHS[api], _model(target, (), unanswered))
 
 

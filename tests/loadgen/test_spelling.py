@@ -187,6 +187,21 @@ def test_where_every_word_is_a_token_usage_is_enough_to_be_exact() -> None:
     assert ran.result.load["input_tokens_by"] == BY_USAGE
 
 
+def test_who_never_answers_tokenize_is_asked_once() -> None:
+    usual = server()
+
+    async def silent(stream: trio.SocketStream) -> None:
+        await trio.sleep(99)
+
+    def choose(asked: Asked) -> Attack | None:
+        attack: Attack | None = usual(asked)
+        return silent if "tokenize" in asked.target else attack
+
+    ran = against(choose, *LOAD)
+    assert ran.result.load["input_tokens_by"] == BY_USAGE
+    assert sum("tokenize" in asked.target for asked in ran.asked) == 1
+
+
 def test_without_usage_a_word_is_a_token_and_the_report_says_so() -> None:
     ran = against(server(usage=False), *LOAD)
     assert ran.result.load["input_tokens_by"] == "one English word a token"
