@@ -36,12 +36,19 @@ def door_from_args(
     args: argparse.Namespace, url: Url, environment: Mapping[str, str] | None = None
 ) -> Door:
     """The door that the connection options of a command describe. Raises UsageError."""
+    if args.key and not args.cert:
+        raise UsageError("--key is that of the client's certificate: give it with --cert")
     tls = None
-    if url.scheme == "https":
+    # Files that were named are read whatever the URL says: else a slip in their name is never told.
+    if url.scheme == "https" or args.cacert or args.cert:
         tls = tls_context(cacert=args.cacert, cert=args.cert, key=args.key, insecure=args.insecure)
+    if url.unix is not None and (args.proxy or args.connect_to):
+        raise UsageError(f"{url}: a unix socket needs no --proxy and no --connect-to")
     to = parse_host_port(args.connect_to, "--connect-to") if args.connect_to else None
     proxy, login = _proxy(args.proxy, os.environ if environment is None else environment)
-    return Door(url.host, url.port, url.unix, to, proxy, tls, login)
+    return Door(
+        url.host, url.port, url.unix, to, proxy, tls if url.scheme == "https" else None, login
+    )
 
 
 def door_beside(door: Door, url: Url) -> Door:

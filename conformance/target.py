@@ -34,6 +34,10 @@ WRONG_KEY = "streamproof-wrong-key"
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _BAD_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _BARE_HOST = re.compile(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[^ ]*)?")
+_HOST_PORT = re.compile(
+    r"(?:\[(?P<six>[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[^\s\[\]]+)?)\]|(?P<name>[^\s:/@\[\]]+))"
+    r":(?P<port>[0-9]{1,5})"
+)
 _UNIX = re.compile(r"(?:(?P<scheme>https?)://)?unix:(?P<file>[^:?#]+)(?::(?P<path>/[^?#]*))?")
 
 
@@ -199,11 +203,10 @@ def _latin1(text: str) -> bool:
 
 def parse_host_port(text: str, flag: str) -> tuple[str, int]:
     """`HOST:PORT`, `[IPv6]:PORT`. Raises UsageError."""
-    host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdecimal() or not 0 < int(port[:6]) < 65536:
-        raise UsageError(f"{flag} {text}: expected HOST:PORT")
-    return host, int(port)
+    found = _HOST_PORT.fullmatch(text)
+    if found is None or not 0 < int(found["port"]) < 65536:
+        raise UsageError(f"{flag} {text}: expected HOST:PORT or [IPv6]:PORT")
+    return found["six"] or found["name"], int(found["port"])
 
 
 def load_target(path: Path, url: str | None = None) -> Target:

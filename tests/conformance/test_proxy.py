@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import base64
+from pathlib import Path
 
 import pytest
 import trio
+import trustme
 
 from conformance import storage
 from conformance.connect import Door
@@ -65,6 +67,30 @@ def parsed(*words: str) -> argparse.Namespace:
 
 def door(text: str, **environment: str) -> Door:
     return door_from_args(parsed("--proxy", text), parse_url("http://models.test"), environment)
+
+
+@pytest.mark.parametrize(
+    ("url", "words", "said"),
+    [
+        ("http://h", ("--cacert", "/nonexistent"), r"cannot load TLS files \(/nonexistent\)"),
+        ("http://h", ("--cert", "/nonexistent"), r"cannot load TLS files \(/nonexistent\)"),
+        ("https://h", ("--key", "/nonexistent"), "--key is .*: give it with --cert"),
+        ("unix:/run/x", ("--proxy", "h:1"), "needs no --proxy and no --connect-to"),
+        ("unix:/run/x", ("--connect-to", "h:1"), "needs no --proxy and no --connect-to"),
+    ],
+)
+def test_an_option_that_can_do_nothing_is_not_ignored(
+    url: str, words: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        door_from_args(parsed(*words), parse_url(url), {})
+
+
+def test_trust_that_is_meant_for_another_url_makes_no_tls_of_a_plain_one(tmp_path: Path) -> None:
+    trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    given = parsed("--cacert", str(tmp_path / "ca.pem"))
+    assert door_from_args(given, parse_url("http://h"), {}).tls is None
+    assert door_from_args(given, parse_url("https://h"), {}).tls is not None
 
 
 def test_a_whole_run_goes_through_it_and_tells_its_password_to_nobody_else() -> None:

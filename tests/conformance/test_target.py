@@ -100,9 +100,20 @@ def test_a_header_that_would_break_the_request_is_refused(text: str) -> None:
 
 def test_a_host_and_port_are_both_needed() -> None:
     assert parse_host_port("[::1]:80", "--connect-to") == ("::1", 80)
-    for text in ("host", "host:", ":80", "host:0", "host:70000", "host:8x"):
-        with pytest.raises(UsageError, match="--connect-to"):
-            parse_host_port(text, "--connect-to")
+    assert parse_host_port("a-b.example:80", "--connect-to") == ("a-b.example", 80)
+    assert parse_host_port("[fe80::1%eth0]:80", "--connect-to") == ("fe80::1%eth0", 80)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["host", "host:", ":80", "host:0", "host:70000", "host:8x", "1:2:3", "::1:80", "[::1:80",
+     "::1]:80", "[host]:80", "[]:80", "http://host:80", "host/v1:80", "me@host:80", "ho st:80",
+     "host:80\n", "host:٨٠", "host:0000801234"],
+)  # fmt: skip
+def test_any_other_host_and_port_are_refused_with_the_form_that_is_expected(text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_host_port(text, "--connect-to")
+    assert str(refused.value).endswith("expected HOST:PORT or [IPv6]:PORT")
 
 
 def written(folder: Path, text: str) -> Path:
