@@ -39,10 +39,10 @@ class Line:
         except BlockingIOError:
             return None
 
-    def emptied(self, *ends: int, received: int | None = None) -> list[bool | None]:
+    def emptied(self, *ends: int) -> list[bool | None]:
         """What is left of it of reads that ended there."""
         reads = tuple(Read(end, float(end), True) for end in ends)
-        capture = Capture(received=b"x" * (received or ends[-1]), reads=reads)
+        capture = Capture(received=b"x" * ends[-1], reads=reads)
         return [read.emptied for read in self.reader.timed(capture).reads]
 
     def is_readable(self) -> bool:
@@ -128,9 +128,12 @@ def test_a_new_exchange_knows_nothing_of_the_last(line: Line) -> None:
     line.theirs.send(first + second[:1])
     line.read()
     line.reader.begin(line._again)
-    line.theirs.send(second[1:])
-    assert line.read() == EVENT
-    assert line.emptied(len(EVENT)) == [True]
+    third, fourth = line.server.sealed(EVENT), line.server.sealed(EVENT)
+    for data in (second[1:], third + fourth[:1], fourth[1:]):
+        line.theirs.send(data)
+        assert line.read() == EVENT
+    ends = (len(EVENT) * number for number in (1, 2, 3))
+    assert line.emptied(*ends) == [True, False, True]
 
 
 def test_where_more_ciphertext_may_wait_somebody_has_to_come_again(line: Line) -> None:
