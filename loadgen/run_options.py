@@ -57,8 +57,8 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     )
     kinds.add_argument(
         "--trace", metavar="FILE",
-        help='JSON lines {"at", "input_tokens", "output_tokens"}, Mooncake JSON lines (with '
-        "hash_ids: what prompts share), Azure CSV",
+        help='JSON lines {"at", "input_tokens", "output_tokens"} or Mooncake\'s (with hash_ids: '
+        "what prompts share), Azure CSV",
     )  # fmt: skip
     group.add_argument("--duration", metavar="S", type=positive_number, help="seconds of load")
     group.add_argument("--requests", metavar="N", type=positive, help="requests in all")

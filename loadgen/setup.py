@@ -184,11 +184,16 @@ def _load(
     if args.concurrency:
         if not (args.requests or args.duration):
             raise UsageError("--concurrency needs --duration or --requests")
+        _warm(args.warmup, args.duration)
         return Closed(args.concurrency, args.requests, args.duration), True
     load = _trace(args, trace) if args.trace else _drawn(args)
-    if args.warmup >= load.seconds:
-        raise UsageError(f"--warmup {args.warmup:g}: the load takes only {load.seconds:g} s")
+    _warm(args.warmup, load.seconds)
     return load, args.rate is not None
+
+
+def _warm(warmup: float, seconds: float | None) -> None:
+    if seconds is not None and warmup >= seconds:
+        raise UsageError(f"--warmup {warmup:g}: the load takes only {seconds:g} s")
 
 
 def _trace(args: argparse.Namespace, trace: tuple[traces.Arrival, ...]) -> Open:

@@ -1,10 +1,10 @@
 """Traces: what was asked when, from a file in one of three forms. Pure but for reading the file.
 
 JSON lines of ours, `{"at": 1.5, "input_tokens": 100, "output_tokens": 20}`: `at` is seconds from
-the start. Mooncake's JSON lines: `timestamp` in milliseconds, `input_length`, `output_length`, and
-`hash_ids`, a number for each BLOCK tokens of the prompt: where two rows begin with the same, so do
-their prompts. Azure's CSV: `TIMESTAMP,ContextTokens,GeneratedTokens`. The last two start at their
-first request.
+the start. Mooncake's JSON lines: `timestamp` in milliseconds, `input_length`, `output_length`.
+Either may have `hash_ids`, a number for each BLOCK tokens of the prompt: where two rows begin with
+the same, so do their prompts. Azure's CSV: `TIMESTAMP,ContextTokens,GeneratedTokens`. The last two
+start at their first request.
 """
 
 from __future__ import annotations
@@ -83,15 +83,14 @@ def _json_lines(
     lines = chain(
         [head], (_Line(name, number, _object(number, line, name)) for number, line in rest)
     )
-    if "at" in head.values:
-        return [_ours(line) for line in lines]
-    found, blocks = [], 0
+    form = _ours if "at" in head.values else _mooncake
+    found, blocks = list[Arrival](), 0
     for line in lines:
-        found.append(_mooncake(line))
+        found.append(form(line))
         blocks += len(found[-1].blocks)
         if blocks > MOST_BLOCKS:
             raise line.refuse("hash_ids", f"expected at most {MOST_BLOCKS} in all lines")
-    return _from_first(found)
+    return found if form is _ours else _from_first(found)
 
 
 def _object(number: int, line: str, name: str) -> Mapping[str, object]:
@@ -131,24 +130,26 @@ class _Line:
             raise self.refuse(key, f"expected tokens, got {value!r:.40}")
         return value
 
-    def blocks(self, key: str, tokens: int | None) -> tuple[int, ...]:
-        """One number for each BLOCK of so many tokens, or none at all."""
+    def blocks(self, length: str, tokens: int | None) -> tuple[int, ...]:
+        """One number for each BLOCK of so many tokens, or none at all. `length`: says how many."""
+        key = "hash_ids"
         values = self.values.get(key)
         if values is None:
             return ()
         if not isinstance(values, list) or not all(type(each) is int for each in values):
             raise self.refuse(key, f"expected a list of whole numbers, got {values!r:.40}")
         if tokens is None:
-            raise self.refuse(key, "expected input_length beside it")
+            raise self.refuse(key, f"expected {length} beside it")
         if len(values) != -(-tokens // BLOCK):
-            wanted = f"expected {-(-tokens // BLOCK)}, one for each {BLOCK} tokens of input_length"
+            wanted = f"expected {-(-tokens // BLOCK)}, one for each {BLOCK} tokens of {length}"
             raise self.refuse(key, f"{wanted}, got {len(values)}")
         return tuple(values)
 
 
 def _ours(line: _Line) -> Arrival:
-    tokens = line.tokens("input_tokens", 1), line.tokens("output_tokens", 1)
-    return Arrival(line.seconds("at"), *tokens)
+    tokens = line.tokens("input_tokens", 1)
+    blocks = line.blocks("input_tokens", tokens)
+    return Arrival(line.seconds("at"), tokens, line.tokens("output_tokens", 1), blocks)
 
 
 def _mooncake(line: _Line) -> Arrival:
@@ -156,7 +157,7 @@ def _mooncake(line: _Line) -> Arrival:
         raise line.refuse("at", "expected this member, or timestamp")
     at = line.seconds("timestamp", unit=1e-3)
     tokens = line.tokens("input_length", 0)
-    return Arrival(at, tokens, line.tokens("output_length", 0), line.blocks("hash_ids", tokens))
+    return Arrival(at, tokens, line.tokens("output_length", 0), line.blocks("input_length", tokens))
 
 
 _AZURE = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")

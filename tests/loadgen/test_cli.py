@@ -49,6 +49,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
         (("run", URL, *LOAD, "--arrivals", "often"), "expected constant, poisson or gamma:CV"),
         (("run", URL, "--concurrency", "1", "--arrivals", "poisson"), "is for --rate and --stages"),
         (("run", URL, *LOAD, "--warmup", "9"), "the load takes only 1 s"),
+        (("run", URL, "--concurrency", "1", "--duration", "9", "--warmup", "9"), "takes only 9 s"),
         (("run", URL, *LOAD, "--slo", "itl:p99<1s"), "no metric is named itl"),
         (("run", URL, *LOAD, "--max-failures", "many"), "expected a number or a percentage"),
         (("run", URL, *LOAD, "--checks", "behaviour"), "expected wire, shape"),

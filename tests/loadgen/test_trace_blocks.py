@@ -47,6 +47,10 @@ def test_a_row_brings_a_number_for_each_block() -> None:
     first, second = parse([line(513, [7, 8]), line(0, [])], "t")
     assert (first.blocks, second.blocks) == ((7, 8), ())
     assert parse(['{"timestamp": 0, "input_length": 513}'], "t")[0].blocks == ()
+    ours = '{"at": 1, "input_tokens": 513, "hash_ids": [7, %s]}'
+    assert parse([ours % 8], "t") == (Arrival(1.0, 513, None, (7, 8)),)
+    with pytest.raises(SpecError, match=r"^t:1: hash_ids: expected 2, one for .* input_tokens"):
+        parse([ours % "8, 9"], "t")
 
 
 @pytest.mark.parametrize(
