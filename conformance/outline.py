@@ -9,7 +9,7 @@ for again in the stream: where and how often is never the outline's word.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import wraps
 
@@ -18,20 +18,22 @@ from conformance.findings import Abstain, Finding
 from conformance.lifecycle import Machine, close_from_capture
 from conformance.reading import Reading, once
 
-Check = Callable[[Reading], Iterator[Finding | Abstain]]
+Check = Callable[[Reading], Iterable[Finding | Abstain]]
 
 
 def outlined(check: Check) -> Check:
     """The check, asked of the outline first, and of the stream where it finds anything there."""
 
     @wraps(check)
-    def asked(reading: Reading) -> Iterator[Finding | Abstain]:
+    def asked(reading: Reading) -> Iterable[Finding | Abstain]:
         short = outline(reading)
         if short is reading:
             return check(reading)
-        said = list(check(short))
-        found = any(isinstance(each, Finding) for each in said)
-        return check(reading) if found else iter(said)
+        said = [*check(short)]
+        for each in said:
+            if isinstance(each, Finding):
+                return check(reading)
+        return said
 
     return asked
 

@@ -67,6 +67,7 @@ class Reading:
     events: tuple[sse.Event, ...] = ()
     sse_anomalies: tuple[sse.Anomaly, ...] = ()
     sse_counts: Mapping[str, int] | None = None
+    comments: int = 0  # lines of the body that are comments
     pending: str | None = None  # data of an event that the body's end cut off
     chunks: tuple[Chunk, ...] = ()
     life: Life | None = None
@@ -335,6 +336,7 @@ def _streamed(base: Reading, *, dead: bool, shortcut: bool) -> Reading:
         events=tuple(events),
         sse_anomalies=tuple(reader.anomalies),
         sse_counts=dict(reader.counts),
+        comments=reader.comments,
         pending=reader.pending_data,
         chunks=chunks,
         life=life,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from operator import attrgetter
+
 from conformance.capture import How
 from conformance.checks import Findings
 from conformance.checks.fin import limit_of
@@ -122,8 +125,9 @@ def _seconds_after_done(reading: Reading) -> float | None:
     done = next((c for c in reading.chunks if c.kind is Kind.DONE), None)
     if done is None or end.at is None or end.how not in (How.FRAMED, How.CLOSED):
         return None
-    offset = reading.place(done.event.end - 1)
-    at = next((r.at for r in reading.capture.reads if r.end > offset), None)
+    reads, offset = reading.capture.reads, reading.place(done.event.end - 1)
+    first = bisect_right(reads, offset, key=attrgetter("end"))
+    at = reads[first].at if first < len(reads) else None
     return None if at is None else end.at - at
 
 

@@ -113,8 +113,7 @@ def err_as_unknown_field(reading: Reading) -> Findings:
                 anomaly.excerpt,
             )
             return
-    comments = reading.body.startswith(b":") or b"\n:" in reading.body
-    found = _ERROR_COMMENT.search(reading.body) if comments else None
+    found = _ERROR_COMMENT.search(reading.body) if reading.comments else None
     if found:
         said = "the error stands in a comment, which every client drops"
         yield at_body(reading, found.start(), "X15", said)

@@ -120,7 +120,8 @@ def sse_missing_blank_line(reading: Reading) -> Findings:
 
 def sse_event_size(reading: Reading) -> Findings:
     """F21: events over 64 KiB overrun the line limit of common readers."""
-    large = [e for e in reading.events if e.end - e.offset > _LARGE_EVENT]
+    events = reading.events if len(reading.body) > _LARGE_EVENT else ()
+    large = [e for e in events if e.end - e.offset > _LARGE_EVENT]
     if large:
         size = max(e.end - e.offset for e in large)
         yield Finding(
