@@ -27,11 +27,15 @@ Quantiles: TypeAlias = "tuple[float, float]"  # p50 and p99, milliseconds
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """`words`: of the command, with placeholders. `ttft`: from the folder of its results."""
+    """`words`: of the command, with placeholders. `ttft`: from the folder of its results.
+
+    `offline`: what HF_HUB_OFFLINE is; with a value, aiperf takes a tokenizer from a cache alone.
+    """
 
     package: str
     words: str
     ttft: Callable[[Path], Quantiles]
+    offline: str = "1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,7 @@ def run(tool: Tool, folder: Path, port: int, streams: int, requests: int, tokens
             tokens=tokens,
         ).split()
         command = [str(folder / tool.package / "bin" / words[0]), *words[1:]]
-        environment = {**os.environ, "OPENAI_API_KEY": "none", "HF_HUB_OFFLINE": "1"}
+        environment = {**os.environ, "OPENAI_API_KEY": "none", "HF_HUB_OFFLINE": tool.offline}
         _get(port, "/reset")
         log = Path(out) / "said.log"
         with log.open("wb") as said:
@@ -168,6 +172,17 @@ def _of_genai_bench(folder: Path) -> Quantiles:
     return found["p50"] * 1000, found["p99"] * 1000
 
 
+def _of_guidellm(folder: Path) -> Quantiles:
+    metrics = _found(folder, "r.json")["benchmarks"][0]["metrics"]
+    found = metrics["time_to_first_token_ms"]["successful"]["percentiles"]
+    return found["p50"], found["p99"]
+
+
+def _of_aiperf(folder: Path) -> Quantiles:
+    found = _found(folder, "profile_export_aiperf.json")["time_to_first_token"]
+    return found["p50"], found["p99"]
+
+
 TOOLS = (
     Tool(
         "evalscope",
@@ -192,6 +207,25 @@ TOOLS = (
         " --max-requests-per-run {requests} --experiment-base-dir {out}"
         " --experiment-folder-name r --log-dir {out}",
         _of_genai_bench,
+    ),
+    Tool(
+        "guidellm",
+        "guidellm run --backend kind=openai_http,target={url},model=m"
+        " --profile kind=concurrent,streams={streams}"
+        " --constraint kind=max_requests,count={requests}"
+        " --tokenizer kind=huggingface_auto,model={tokenizer}"
+        " --data kind=synthetic_text,prompt_tokens=16,output_tokens={tokens}"
+        " --output kind=json,path={out}/r.json --disable-console",
+        _of_guidellm,
+    ),
+    Tool(
+        "aiperf",
+        "aiperf profile -m m --url {url} --endpoint-type chat --streaming"
+        " --concurrency {streams} --request-count {requests} --isl 16 --osl {tokens}"
+        " --tokenizer {tokenizer} --artifact-dir {out} --ui none"
+        " --use-server-token-count --no-gpu-telemetry --no-server-metrics",
+        _of_aiperf,
+        offline="",
     ),
 )
 
