@@ -16,6 +16,7 @@ from conformance.scenarios.slow_read import SLOW_READ
 from conformance.scenarios.stop_cut import STOP_CUT
 from conformance.scenarios.storm import STORM
 from conformance.scenarios.stream import STREAM
+from conformance.scenarios.tools import TOOLS
 
 SCENARIOS: Mapping[str, Scenario] = {
     scenario.name: scenario
@@ -23,6 +24,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         DISCOVERY,
         STREAM,
         PAIR,
+        TOOLS,
         LIMIT,
         KEEP_ALIVE,
         STOP_CUT,

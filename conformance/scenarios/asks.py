@@ -18,6 +18,7 @@ from conformance.target import Endpoint, json_bytes
 SHORT, LONG, MUCH = 16, 64, 256
 PROMPT_MEMBERS = ("messages", "prompt", "tools", "response_format")
 TEMPLATE_TOKENS = 64
+OTHER = "get_time"  # a tool that is offered, and named, and not what the question is about
 ALTERNATIVES = 2  # per token, where log-probabilities are asked for
 
 COUNT = {
@@ -34,7 +35,8 @@ WORDY = f"between {CHARACTERS} gardens"
 REPEAT_WORDY = {CHAT: f"Repeat exactly: {WORDY}", COMPLETIONS: f"{WORDY}\n" * 6}
 REPEAT_CODE = dict.fromkeys(APIS, f"Repeat exactly:\n{CODE}")
 STORY = dict.fromkeys(APIS, "Write one sentence about a river.")
-WEATHER = dict.fromkeys(APIS, "What is the weather in Paris? Use the tool.")
+CITIES: tuple[str, ...] = ("Paris", "東京")  # of each of which one call may ask
+WEATHER = dict.fromkeys(APIS, f"What is the weather in {' and in '.join(CITIES)}? Use the tool.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +119,30 @@ def logprobs_members(endpoint: Endpoint, top: int) -> dict[str, Json]:
 
 def tool_members() -> dict[str, Json]:
     """One tool whose only argument is one of two words, and the demand to call it."""
-    return _tool("get_weather", "Weather of a city.", "city", ["Paris", "東京"])
+    return _required(_tool("get_weather", "Weather of a city.", "city", [*CITIES]))
+
+
+def other_tool_members() -> dict[str, Json]:
+    """That tool and a second one, which nobody needs."""
+    other = _tool(OTHER, "Local time of a city.", "city", [*CITIES])
+    return _required(_tool("get_weather", "Weather of a city.", "city", [*CITIES]), other)
+
+
+def named_members() -> dict[str, Json]:
+    """The demand to call that second one."""
+    return {"tool_choice": {"type": "function", "function": {"name": OTHER}}}
 
 
 def said_members(text: str) -> dict[str, Json]:
     """A tool whose only argument is this text, and the demand to call it."""
-    return _tool("say", "Say", "it", [text])
+    return _required(_tool("say", "Say", "it", [text]))
 
 
-def _tool(name: str, description: str, argument: str, values: list[Json]) -> dict[str, Json]:
+def _required(*tools: Json) -> dict[str, Json]:
+    return {"tools": [*tools], "tool_choice": "required"}
+
+
+def _tool(name: str, description: str, argument: str, values: list[Json]) -> Json:
     parameters: Json = {
         "type": "object",
         "properties": {argument: {"type": "string", "enum": values}},
@@ -133,8 +150,7 @@ def _tool(name: str, description: str, argument: str, values: list[Json]) -> dic
         "additionalProperties": False,
     }
     function: Json = {"name": name, "description": description, "parameters": parameters}
-    tool: Json = {"type": "function", "function": function}
-    return {"tools": [tool], "tool_choice": "required"}
+    return {"type": "function", "function": function}
 
 
 def enum_members(text: str) -> dict[str, Json]:
@@ -200,6 +216,6 @@ def request_for(
         # A schema's answer ends by itself; lines go on for ever, and one of them is enough.
         "characters": (REPEAT, MUCH if endpoint.api == CHAT else 2 * LONG),
         "code": (REPEAT_CODE, 2 * LONG),
-        "tools": (WEATHER, LONG),
+        "tools": (WEATHER, 2 * LONG),  # for two calls
     }.get(str(answer), (STORY, SHORT))
     return template(endpoint, prompt[endpoint.api], limit, members, stream=stream)

@@ -24,7 +24,6 @@ PARAMETERS: Mapping[str, Parameter] = {
 SPREAD: tuple[Mapping[str, Json], ...] = (
     {"answer": "characters"},
     {"answer": "code", "repeats": 1},
-    {"tools": True, "repeats": 1},
 )
 # A drift over time shows as a form that disagrees with itself, not as one form against the other.
 ORDER = ("plain", "stream", "stream", "plain")

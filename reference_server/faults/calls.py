@@ -153,6 +153,22 @@ def _escaped(text: str) -> str:
     return "".join(f"\\u{ord(char):04x}" for char in text[:1]) + text[1:]
 
 
+def _chosen(word: str) -> Callable[[Place, bytes], bytes]:
+    """Another tool_choice in place of a named one."""
+
+    def request(place: Place, body: bytes) -> bytes:
+        named = isinstance(place.body.get("tool_choice"), dict)
+        return json.dumps(place.body | {"tool_choice": word}).encode() if named else body
+
+    return request
+
+
+def _many(place: Place, body: bytes) -> bytes:
+    """parallel_tool_calls is not looked at."""
+    given = "parallel_tool_calls" in place.body
+    return json.dumps(lacking("parallel_tool_calls")(place.body)).encode() if given else body
+
+
 TOOLS = (
     Fault("tool.index-missing", "fragments have no index", chunk=_fragments(lacking("index"))),
     Fault("tool.id-missing", "calls have no id", chunk=_openings(lacking("id"))),
@@ -185,6 +201,9 @@ TOOLS = (
         "a call to a tool that nobody offered",
         chunk=_openings(_function(having(name="nobody"))),
     ),
+    Fault("tool.named", "a named choice is any choice", request=_chosen("required")),
+    Fault("tool.named", "a named choice is no choice", "none", request=_chosen("none")),
+    Fault("tool.parallel", "as many calls as the model likes", request=_many),
     Fault("tool.markup-leak", "markup in the content", chunk=_markup),
     Fault("tool.resumed", "a call goes on after the next one began", chunk=_gathered(_resumed)),
 )
