@@ -379,6 +379,7 @@ def tls_refusal(
 
     async def guarded(stream: trio.SocketStream) -> None:
         try:
+            await stream.receive_some()  # who closes with the hello unread resets
             await handler(stream)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # we hung up on it
