@@ -16,6 +16,7 @@ import heapq
 import itertools
 import select
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,6 +56,12 @@ class Watched:
         self.number = self.wire.raw.fileno()
 
 
+def _resume(watched: Watched) -> None:
+    if watched.task is not None:
+        trio.lowlevel.reschedule(watched.task)
+        watched.task = None
+
+
 class Engine:
     """`now`: the recorder's clock; `stamps`: None where reads are timed by that same clock."""
 
@@ -71,6 +78,8 @@ class Engine:
         self._heap: list[tuple[float, int, Watched]] = []
         self._serial = itertools.count()
         self._scope = trio.CancelScope()
+        self._over: deque[Watched] = deque()  # their tasks have not been told
+        self._waits = False
         self._resting = 0.0  # the pause that the timer makes now
         self._unread = False  # a socket of the calm ones has more than it gave
         self.unstamped = 0  # reads that the kernel gave no stamp for
@@ -93,12 +102,26 @@ class Engine:
         while True:
             with trio.CancelScope(deadline=self._trio_time(self._due)) as self._scope:
                 while True:
-                    await trio.lowlevel.wait_readable(self._epoll.fileno())
+                    await self._turn()
                     self._drain()
                     if self._due <= self._now():
                         break
             await trio.lowlevel.checkpoint()
             self._ring()
+
+    async def _turn(self) -> None:
+        """Until something came. Exchanges that are over are handed out before, one a turn: what
+        each task does with its answer takes longer than a send that has become due may wait.
+        """
+        if self._over:
+            _resume(self._over.popleft())
+            await trio.lowlevel.checkpoint()
+            return
+        self._waits = True
+        try:
+            await trio.lowlevel.wait_readable(self._epoll.fileno())
+        finally:
+            self._waits = False
 
     @property
     def delay(self) -> dict[str, float | None]:
@@ -175,9 +198,10 @@ class Engine:
         stream = watched.stream
         self.pause.ended(stream.reads, self._now() - stream.started)
         stream.end = end
-        if watched.task is not None:
-            trio.lowlevel.reschedule(watched.task)
-            watched.task = None
+        if self._waits:  # somebody else's turn, who asked
+            _resume(watched)
+        else:
+            self._over.append(watched)
 
     # -- reading -----------------------------------------------------------------------------------
 
