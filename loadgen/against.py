@@ -6,7 +6,7 @@ would load what they share twice as much, and each of them half as much, as was 
 run of its own: it begins when everything of the last one has ended. Turns come in pairs with the
 same moments and lengths, and in which order a pair is played is drawn, each order equally often:
 what drifts meanwhile (heat, neighbours, caches) hits both alike. The prompts of a pair differ in
-their mark alone (in all words, where a trace says what prompts share), so that a cache which both
+their mark and in the words that they share by a prefix or a trace, so that a cache which both
 share knows neither's; prompts of a file are the same.
 The turns are the units of the comparison, as runs are in `compare`.
 """

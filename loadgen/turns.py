@@ -57,13 +57,14 @@ def _asked(prompt: Conversation, turn: int) -> list[Json]:
 
 
 @lru_cache(maxsize=1024)
-def prefix_of(name: str, length: Length, spelling: Spelling) -> tuple[str, int]:
-    """The text of that name, and its tokens.
+def prefix_of(name: str, side: str, length: Length, spelling: Spelling) -> tuple[str, int]:
+    """The text of that name, and its tokens. Another side has as many, in other words.
 
     A word that is always the same comes first: the others all have a space before them.
     """
     rng = Random(name)
     tokens = length.draw(rng)
+    rng = Random(f"{name}:{side}") if side else rng
     words = spelling.text(rng, tokens - 1 - spelling.prefix)
     return " ".join([OPENING, *([words] if words else [])]), tokens
 

@@ -78,8 +78,8 @@ class Workload:
 
     `greedy`: at temperature 0, so that an endpoint may repeat itself. `turns`, `prefix`, `plain`:
     as for a Part. `mix`: parts in place of what is said here of lengths, prompts, prefix, turns.
-    `side`: of two endpoints that are asked alike; it changes the marks, the words of a trace's
-    blocks, and nothing else.
+    `side`: of two endpoints that are asked alike; it changes the marks, the words that prompts
+    share, and nothing else.
     """
 
     api: str
@@ -303,7 +303,8 @@ class Workload:
         """The prefix of the unit's group, and its tokens."""
         if unit.group is None or unit.part.prefix is None:
             return None
-        return prefix_of(self._prefix_name(unit), unit.part.prefix.tokens, self.spelling)
+        name, length = self._prefix_name(unit), unit.part.prefix.tokens
+        return prefix_of(name, self.side, length, self.spelling)
 
     def _prefix_name(self, unit: Unit) -> str:
         return f"{self.seed}:prefix:{unit.part.name or ''}:{unit.group}"

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from conformance.errors import SpecError, UsageError
 from loadgen.lengths import Length, parse_length
+from loadgen.parts import Prefix
 from loadgen.prompts import load_prompts, parse_prompts
 from loadgen.traces import Arrival
 from loadgen.workload import Workload
@@ -153,3 +154,16 @@ def test_two_sides_ask_the_same_but_for_the_mark() -> None:
         assert second.mark is not None
         assert first.mark != second.mark
         assert first.body.replace(first.mark.encode(), second.mark.encode()) == second.body
+
+
+def test_two_sides_share_prefixes_of_one_length_in_words_of_their_own() -> None:
+    one = Workload("chat", "m", 7, prefix=Prefix(100.0, Length("uniform", 50, 90), 4))
+    other = replace(one, side="b")
+    for index in range(8):
+        first, second = (
+            json.loads(each.ask(index).body)["messages"][0]["content"].split()
+            for each in (one, other)
+        )
+        assert len(first) == len(second)
+        assert sum(a == b for a, b in zip(first, second, strict=True)) < 10
+        assert one.ask(index).group == other.ask(index).group
