@@ -21,7 +21,7 @@ from loadgen.experiments.spec import MOST, Experiment, find, known
 from loadgen.experiments.table import known_columns, markdown, parse_bound
 from loadgen.interrupting import running
 from loadgen.output import Outputs
-from loadgen.setup import Setup, parse_allowed, setup_from_args
+from loadgen.setup import DESCRIPTORS_OF_OURS, Setup, parse_allowed, setup_from_args
 from loadgen.versions import version
 
 NAMED = ("streams", "input_tokens", "output_tokens", "repeat")
@@ -69,7 +69,9 @@ def tell(shot: Shot, number: int, most: int) -> None:
 
 def playing_from_args(args: argparse.Namespace, experiment: Experiment) -> Playing:
     """Raises UsageError and SpecError."""
-    return Playing(experiment, options_of(args, experiment), plain_setup(args), args.seed)
+    options = options_of(args, experiment)
+    plain = plain_setup(args, options.get(experiment.doubling or "", 0))
+    return Playing(experiment, options, plain, args.seed)
 
 
 def options_of(args: argparse.Namespace, experiment: Experiment) -> dict[str, int]:
@@ -95,13 +97,24 @@ def gates_from_args(args: argparse.Namespace, experiment: Experiment) -> Gates:
     return Gates(own, asked, allowed.text, allowed.most, allowed.share)
 
 
-def plain_setup(args: argparse.Namespace) -> Setup:
-    """What `run` would make of the same options, for a load that is none yet."""
+def plain_setup(args: argparse.Namespace, most: int) -> Setup:
+    """What `run` would make of the same options, for a load that is none yet. `most`: streams."""
     parser = OneLineParser()
     run_options.configure(parser)
     base = vars(parser.parse_args([args.url, "--concurrency", "1", "--requests", "1"]))
     said = {name: value for name, value in vars(args).items() if name in base}
     unsaid = {name: base[name] for name in ("slo", "input_tokens", "output_tokens", "repeat")}
-    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     values = argparse.Namespace(**{**base, **said, **unsaid})
-    return setup_from_args(values, os.environ, descriptors)
+    return setup_from_args(values, os.environ, files_for(most))
+
+
+def files_for(streams: int) -> int:
+    """How many files we may open: where these are too few for so many streams, as many as may be
+    had. (The soft limit is low for programs that use select; none of ours does.)"""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = streams + DESCRIPTORS_OF_OURS
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft == resource.RLIM_INFINITY or soft >= most:
+        return wanted if soft == resource.RLIM_INFINITY else soft
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return most

@@ -14,7 +14,7 @@ from tabulate import tabulate
 from conformance.capture import Json
 from conformance.report.escape import excerpt, terminal
 from loadgen.experiments.figures import Shot
-from loadgen.experiments.reports import REPORTS
+from loadgen.experiments.reports import REPORTS, Report
 from loadgen.experiments.spec import Experiment
 from loadgen.experiments.table import (
     AT_LEAST,
@@ -112,7 +112,7 @@ def outcome_of(
         target=shots[0].result.target if shots else None,
         table=table,
         verdicts=verdicts,
-        doubts=(*_doubts(counted), *_undecided(verdicts, gates.asked)),
+        doubts=(*_doubts(counted, report), *_undecided(verdicts, gates.asked)),
         failures=tuple(_failures(shots)),
         failed=failed,
         allowed=gates.allowed,
@@ -122,9 +122,12 @@ def outcome_of(
     )
 
 
-def _doubts(shots: Sequence[Shot]) -> Iterator[str]:
+def _doubts(shots: Sequence[Shot], report: Report) -> Iterator[str]:
+    """Whether our own client was the limit is a finding where that is looked for."""
     for shot in shots:
         for doubt in shot.result.doubts if shot.result.rows else ():
+            if doubt.is_of_client and report.broke is not None:
+                continue
             yield f"{doubt.reason}: {shot.turn.name}: {doubt.detail}"
 
 

@@ -11,7 +11,7 @@ from loadgen.experiments.context import context_of
 from loadgen.experiments.figures import Shot
 from loadgen.experiments.quiet import quiet
 from loadgen.experiments.reports import REPORTS
-from loadgen.experiments.spec import CONTEXT, CONTROL, Experiment
+from loadgen.experiments.spec import CONTEXT, CONTROL, MOST, Experiment
 from loadgen.experiments.staging import Cast, Pace, Stage, Staged, Turn, pace_of, turns
 from loadgen.played import Played
 from loadgen.result import Result
@@ -41,7 +41,8 @@ class Playing:
         """SIGINT and SIGTERM end it with the shots that there are."""
         if any(part.input == CONTEXT for load in self.experiment.loads for part in load.parts):
             self._context = await context_of(self.plain)
-        planned = list(turns(self.experiment, self.options))
+        at_most = int(min(MOST, self.plain.limits.in_flight))
+        planned = list(turns(self.experiment, self.options, at_most))
         ended_at: int | None = None  # the n at which something broke
         for number, turn in enumerate(planned, 1):
             if ended_at is not None and (turn.n or 0) > ended_at:

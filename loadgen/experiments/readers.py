@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from conformance.capture import Capture
 from loadgen.bounds import AS_READ, AT_MOST
@@ -20,6 +20,7 @@ from loadgen.experiments.figures import (
 )
 from loadgen.experiments.spec import CONTROL
 from loadgen.experiments.table import Cell, Column, Table, millis, number, ratio, requests, seconds
+from loadgen.measure import Row
 
 READER = "reader"
 STILL = 1.0  # seconds
@@ -80,20 +81,45 @@ BUFFERS = (
     ),
     ratio("share", "absorbed / bytes"),
     Column(
-        "made", "tokens that the server's counter had grown by when reading began", "tokens", "", 0
+        "made",
+        "tokens that the server's counter had grown by when reading began",
+        "tokens", "tokens", 0,
     ),
-    Column("stopped", "did the server stop making tokens, by that counter?"),
+    Column(
+        "stopped",
+        "did the server stop making tokens, by that counter? Without one by contrast: what it had "
+        "not made takes its time to come once reading began",
+    ),
     Column("its end", "what became of it"),
 )  # fmt: skip
+
+
+STOPPED, NEVER, NOT_YET = "yes", "never", "not yet"
+MEANS = {
+    STOPPED: "the server stopped: while nobody read, {absorbed} were under way",
+    NEVER: "the server never stopped: the whole answer, {absorbed}, was made while nobody read "
+    "(--output-tokens N asks for a longer one)",
+    NOT_YET: "the server was still at work when reading began, and {absorbed} were under way "
+    "(--set wait=SECONDS gives it longer)",
+}
 
 
 def buffers(shots: Sequence[Shot], options: Sizes) -> Table:
     """The control, read at once; then one that nobody reads, and all of it at the end."""
     control, never = of(shots, CONTROL), of(shots, "never")
     span = middle(time_of(row) for shot in control for row in shot.result.rows)
-    lines = [_absorbing(shot, span, reads=True) for shot in control]
-    lines += [_absorbing(shot, span, reads=False) for shot in never]
-    return Table(BUFFERS, tuple(lines))
+    held = [_absorbing(shot, span, reads=False) for shot in never]
+    lines = [*(_absorbing(shot, span, reads=True) for shot in control), *held]
+    return Table(BUFFERS, tuple(lines), tuple(dict.fromkeys(map(_means, filter(_is_told, held)))))
+
+
+def _is_told(line: Mapping[str, Cell]) -> bool:
+    return line.get("stopped") is not None
+
+
+def _means(line: Mapping[str, Cell]) -> str:
+    said = MEANS[str(line["stopped"])].format(absorbed=f"{line['absorbed']:,} bytes")
+    return said if line["made"] is not None else f"{said}; by contrast, as it shows no counter"
 
 
 def _absorbing(shot: Shot, span: float | None, *, reads: bool) -> dict[str, Cell]:
@@ -112,16 +138,22 @@ def _absorbing(shot: Shot, span: float | None, *, reads: bool) -> dict[str, Cell
         return line
     there, made = absorbed(capture, span), _made(shot, capture)
     line |= {"absorbed": there, "share": over(there, size), "made": made}
-    if made is not None and row.completion_tokens is not None:
-        line["stopped"] = _stopped(shot, capture, made < row.completion_tokens)
+    if there is not None and (row.success or made is not None):
+        line["stopped"] = _stopped(shot, capture, row, whole=there == size)
     return line
 
 
-def _stopped(shot: Shot, capture: Capture, less: bool) -> str:
-    """`less`: when reading began, not all was made. Did it stand still for the last second then?"""
-    if not less:
-        return "no: all of it was made"
-    return "yes" if _made(shot, capture) == _made(shot, capture, STILL) else "no: it was at work"
+def _stopped(shot: Shot, capture: Capture, row: Row, *, whole: bool) -> str | None:
+    """`whole`: all of it was there when reading began."""
+    made, asked = _made(shot, capture), row.completion_tokens
+    if made is None:
+        return NEVER if whole else STOPPED
+    if asked is None:
+        return None
+    if made >= asked:
+        return NEVER
+    # Not all was made when reading began. Did it stand still for the last second then?
+    return STOPPED if made == _made(shot, capture, STILL) else NOT_YET
 
 
 def absorbed(capture: Capture, span: float | None) -> int | None:

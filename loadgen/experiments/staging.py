@@ -119,15 +119,20 @@ class Staged(Workload):
         return " ".join(each for each in (f"[{mark}]", filled, asked) if each)
 
 
-def turns(experiment: Experiment, options: Mapping[str, int]) -> Iterator[Turn]:
-    """In the order in which they are played."""
+def turns(
+    experiment: Experiment, options: Mapping[str, int], at_most: int | None = None
+) -> Iterator[Turn]:
+    """In the order in which they are played. `at_most`: streams that we can hold; who doubles until
+    something breaks goes no further."""
+    most = None if experiment.doubling is None else options[experiment.doubling]
+    if most is not None and at_most is not None and experiment.until_broken:
+        most = min(most, at_most)
     for number in range(options.get("repeat", 1)):
-        found = list(_round(experiment, options, number))
+        found = list(_round(experiment, most, number))
         yield from reversed(found) if experiment.alternate and number % 2 else found
 
 
-def _round(experiment: Experiment, options: Mapping[str, int], number: int) -> Iterator[Turn]:
-    most = None if experiment.doubling is None else options[experiment.doubling]
+def _round(experiment: Experiment, most: int | None, number: int) -> Iterator[Turn]:
     for n in (None,) if most is None else doublings(most):
         for load in experiment.loads:
             for how in load.hows or (None,):

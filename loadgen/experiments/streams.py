@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from conformance.report.escape import excerpt
 from loadgen.bounds import AS_READ, AT_MOST
 from loadgen.experiments.figures import (
     Shot,
@@ -24,6 +25,7 @@ from loadgen.experiments.spec import CONTROL
 from loadgen.experiments.table import AT_LEAST, Cell, Column, Table, millis, ratio, requests
 from loadgen.measure import Row
 from loadgen.outcome import Fate
+from loadgen.trust import LATE_SHARE, Doubt
 
 OVERLAP = (
     Column("streams", "requests sent at once", "requests"),
@@ -182,11 +184,38 @@ MANY = (
     millis("ttft-max", "the same, the worst", AT_MOST),
     Column("broke", "what went wrong first"),
 )
+NOTHING = "nothing"
+SAID = 60  # characters of a refusal
 
 
 def many_streams(shots: Sequence[Shot], options: Sizes) -> Table:
     """A line for each number, the last one with what broke."""
-    return Table(MANY, tuple(_many(shot, options) for shot in shots))
+    lines = tuple(_many(shot, options) for shot in shots)
+    is_whole = bool(lines) and all(line["broke"] == NOTHING for line in lines)
+    notes = [_unbroken(shots[-1])] if is_whole else []
+    late = [(shot, doubt) for shot in shots if not broke(shot, options) for doubt in _ours(shot)]
+    notes += [_late(*each) for each in late[:1]]
+    return Table(MANY, lines, tuple(notes))
+
+
+def _unbroken(last: Shot) -> str:
+    limit, n = last.result.load.get("streams_at_most"), last.turn.n
+    if n == limit:
+        why = "more files than that may not be open here (ulimit -n)"
+    else:
+        why = "more were not asked for (--streams N)"
+    return f"nothing broke up to {n} streams, and {why}"
+
+
+def _ours(shot: Shot) -> list[Doubt]:
+    return [doubt for doubt in shot.result.doubts if doubt.is_of_client]
+
+
+def _late(shot: Shot, doubt: Doubt) -> str:
+    return (
+        f"from {shot.turn.n} streams on our own client was late ({doubt.detail}): they were not "
+        "sent quite at once; waits count from each send, and the kernel times what comes"
+    )
 
 
 def _many(shot: Shot, options: Sizes) -> dict[str, Cell]:
@@ -200,23 +229,39 @@ def _many(shot: Shot, options: Sizes) -> dict[str, Cell]:
         "tokens-s": throughput([row for row in rows if row.success]),
         "ttft-p50": middle(waits(rows)),
         "ttft-max": max(waits(rows), default=None),
-        "broke": broke(shot, options) or "nothing",
+        "broke": broke(shot, options) or NOTHING,
     }
 
 
 def broke(shot: Shot, options: Sizes) -> str | None:
-    """In words; our own limits before the server's, which they may look like."""
-    result = shot.result
-    limit = result.load.get("streams_at_most")
-    if isinstance(limit, int | float) and (shot.turn.n or 0) > limit:
-        return f"our own limit: {limit:g} connections (open files)"
+    """In words; the server's limits before our own client's."""
+    result, n = shot.result, shot.turn.n
     for failure in result.failures:
+        if failure.fate is Fate.REFUSED:
+            said = f"{failure.status} {excerpt(failure.told)[:SAID]}".strip()
+            return f"the server refused {failure.count} of {n} ({said})"
         why = " ".join(str(each) for each in (failure.status, failure.detail) if each is not None)
-        return f"{failure.count} × {failure.fate.value}" + (f" ({why})" if why else "")
+        return f"{failure.count} of {n} {failure.fate.value}" + (f" ({why})" if why else "")
     if result.failed:
-        return f"{result.failed} answers break a MUST"
-    worst = max(waits(result.rows), default=0.0)
-    if worst > options.get("ttft", math.inf):
-        return f"a first token took {worst:.1f} s"
-    ours = [doubt for doubt in result.doubts if doubt.is_of_client]
+        return f"{result.failed} of {n} answers break a MUST"
+    for name, found, words in (
+        ("ttft", waits(result.rows), "a first token took"),
+        ("gap", gaps(result.rows), "a stream stood still for"),
+    ):
+        worst = max(found, default=0.0)
+        if worst > options.get(name, math.inf):
+            return f"{words} {worst:.1f} s ({name} {options[name]})"
+    return _ours_broke(shot, options)
+
+
+def _ours_broke(shot: Shot, options: Sizes) -> str | None:
+    """Did our own client, by a part of what is looked for? Where its own reads are the clock it is
+    the limit as soon as it is late at all."""
+    result = shot.result
+    if result.summary.books.dropped:
+        return f"our own client: {result.summary.books.dropped} of {shot.turn.n} were not sent"
+    late = max((row.lateness for row in result.rows if row.lateness is not None), default=0.0)
+    if late > LATE_SHARE * options.get("ttft", math.inf):
+        return f"our own client: sends were up to {late:.1f} s late"
+    ours = _ours(shot) if result.summary.is_by_reads else []
     return f"our own client: {ours[0].detail}" if ours else None

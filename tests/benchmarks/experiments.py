@@ -59,7 +59,7 @@ RUNS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "slow-readers": (),
         "hang-ups": ("--set", "crowd=40"),
         "leaks": (),
-        "many-streams": ("--streams", "128"),
+        "many-streams": (),
         "buffers": (),
     },
     "llama": {

@@ -146,6 +146,14 @@ def test_what_broke_in_the_end_is_a_finding_and_fails_nobody() -> None:
     assert made.failures == ("2 at once: 1 × refused",)
 
 
+def test_a_client_that_is_late_is_no_doubt_where_that_is_one_of_the_things_that_may_break() -> None:
+    experiment = find("many-streams")
+    shots = [shot("at once", [row(0, 0.0)], n=1, lags=[0.5] * 100)]
+    gates = Gates((), (), "0", most=0)
+    made = outcome_of(experiment, experiment.options, shots, gates, complete=True)
+    assert (made.doubts, made.exit) == ((), 0)
+
+
 def test_the_document_is_json_whose_columns_have_formulas_and_whose_table_comes_back() -> None:
     made = outcome("gap-p50<1s", lost=1)
     text = json.dumps(document(made, "http://h", "1"), allow_nan=False)

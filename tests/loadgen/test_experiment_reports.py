@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from loadgen.experiments.streams import broke, joiners, many_streams, overlap
 from loadgen.experiments.table import Table
 from loadgen.measure import Row
 from loadgen.outcome import Fate
-from tests.loadgen.rows import failed, row
+from tests.loadgen.rows import failed, row, unsent
 from tests.loadgen.shots import level, shot
 
 
@@ -252,7 +253,7 @@ def test_an_answer_that_repeated_itself_before_and_is_another_after_is_counted()
 
 # -- many streams ----------------------------------------------------------------------------------
 
-MOST = {"ttft": 10}
+MOST = {"ttft": 10, "gap": 5}
 
 
 @pytest.mark.parametrize(
@@ -260,15 +261,25 @@ MOST = {"ttft": 10}
     [
         (shot("at once", streams(2), n=2), None),
         (
-            shot("at once", [row(0, 0.0), failed(1, 0.0)], n=2),
-            "1 × refused",
+            shot("at once", [row(0, 0.0), replace(failed(1, 0.0), status=503, told=b"full")], n=2),
+            "the server refused 1 of 2 (503 full)",
         ),
-        (shot("at once", streams(2, ttft=11.0), n=2), "a first token took 11.0 s"),
         (
-            shot("at once", streams(2), n=2, described={"streams_at_most": 1}),
-            "our own limit: 1 connections (open files)",
+            shot("at once", [row(0, 0.0), replace(failed(1, 0.0, Fate.STALLED), detail="x")], n=2),
+            "1 of 2 stalled (x)",
         ),
-        (shot("at once", streams(2), n=2, lags=[0.5] * 100), "our own client: the client's timer"),
+        (shot("at once", streams(2, ttft=11.0), n=2), "a first token took 11.0 s (ttft 10)"),
+        (shot("at once", streams(2, gap=6.0), n=2), "a stream stood still for 6.0 s (gap 5)"),
+        (shot("at once", streams(2, late=0.6), n=2), "our own client: sends were up to 0.6 s late"),
+        (
+            shot("at once", [row(0, 0.0), unsent(1, 0.0)], n=2),
+            "our own client: 1 of 2 were not sent",
+        ),
+        (
+            shot("at once", streams(2), n=2, lags=[0.5] * 100, described={"clock": "user"}),
+            "our own client: the client's timer",
+        ),
+        (shot("at once", streams(2), n=2, lags=[0.5] * 100, described={"clock": "kernel"}), None),
     ],
 )
 def test_what_broke_is_told_in_words(made: Shot, expected: str | None) -> None:
@@ -276,6 +287,22 @@ def test_what_broke_is_told_in_words(made: Shot, expected: str | None) -> None:
     assert (found or "").startswith(expected or "")
     assert (found is None) == (expected is None)
     assert line(many_streams([made], MOST), 0)["broke"] == (found or "nothing")
+
+
+@pytest.mark.parametrize(
+    ("limit", "why"),
+    [(64, "and more were not asked for (--streams N)"), (2, "and more files than that may not be")],
+)
+def test_what_nothing_broke_says_why_it_went_no_further(limit: int, why: str) -> None:
+    whole = shot("at once", streams(2), n=2, described={"streams_at_most": limit})
+    (note,) = many_streams([shot("at once", streams(1), n=1), whole], MOST).notes
+    assert note.startswith(f"nothing broke up to 2 streams, {why}")
+    lost = shot("at once", [row(0, 0.0), failed(1, 0.0)], n=2)
+    assert many_streams([lost], MOST).notes == ()
+    late = [shot("at once", streams(n), n=n, lags=[0.5] * 100) for n in (1, 2)]
+    (note,) = many_streams([*late, lost], MOST).notes
+    assert note.startswith("from 1 streams on our own client was late (the client's timer woke")
+    assert many_streams([], MOST).notes == ()
 
 
 def test_the_line_of_many_streams_tells_refusals_from_other_failures() -> None:
@@ -309,10 +336,38 @@ def test_buffers_say_whether_the_server_stopped() -> None:
     found = line(buffers([control, stopped], {}), 1)
     assert (found["absorbed"], found["bytes"], found["share"]) == (300, 900, pytest.approx(1 / 3))
     assert (found["made"], found["stopped"]) == (4, "yes")
+    (note,) = buffers([control, stopped], {}).notes
+    assert note == "the server stopped: while nobody read, 300 bytes were under way"
     busy = [*made[:2], level(49.5, 1, generated_tokens=12.0)]
     slow = row(0, 0.0, client="reader", completion_tokens=20)
     going = shot("never", [slow], samples=busy, captures={0: capture((300, 50.0), (900, 53.0))})
-    assert line(buffers([control, going], {}), 1)["stopped"] == "no: it was at work"
+    assert line(buffers([control, going], {}), 1)["stopped"] == "not yet"
+    assert "still at work when reading began" in buffers([control, going], {}).notes[0]
     late = [*made[:2], level(49.0, 1, generated_tokens=15.0)]
     whole = shot("never", [reader], samples=late, captures={0: capture((900, 50.0))})
-    assert line(buffers([control, whole], {}), 1)["stopped"] == "no: all of it was made"
+    assert line(buffers([control, whole], {}), 1)["stopped"] == "never"
+    assert (
+        buffers([control, whole], {})
+        .notes[0]
+        .startswith(
+            "the server never stopped: the whole answer, 900 bytes, was made while nobody read"
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("reads", "stopped"),
+    [(((900, 50.0), (1000, 50.2)), "never"), (((900, 50.0), (1000, 53.0)), "yes")],
+)
+def test_without_a_counter_the_time_that_the_rest_takes_says_whether_the_server_stopped(
+    reads: Sequence[tuple[int, float]], stopped: str
+) -> None:
+    control = shot("control", [row(0, 0.0, ttft=1.0, chunks=10, gap=1.0)],
+                   captures={0: capture((1000, 1.0))})  # fmt: skip
+    reader = row(0, 0.0, client="reader")
+    held = shot("never", [reader], captures={0: capture(*reads)})
+    table = buffers([control, held], {})
+    assert line(table, 1)["stopped"] == stopped
+    assert table.notes[0].endswith("by contrast, as it shows no counter")
+    lost = shot("never", [failed(0, 0.0)], captures={0: capture(*reads)})
+    assert line(buffers([control, lost], {}), 1).get("stopped") is None

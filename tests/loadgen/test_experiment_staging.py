@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from collections import Counter
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ import pytest
 from conformance.errors import UsageError
 from conformance.script import Leave
 from loadgen.clients import ORDINARY
+from loadgen.experiments.command import files_for
 from loadgen.experiments.context import context_listed
 from loadgen.experiments.spec import find
 from loadgen.experiments.staging import Member, Pace, Stage, Staged, Turn, pace_of, turns
@@ -106,6 +108,41 @@ def test_the_context_is_what_the_models_list_says_of_the_model() -> None:
     assert context_listed(listed, "c") is None  # type: ignore[arg-type]
     for odd in (True, 0, 10**400):
         assert context_listed({"data": [{"id": "a", "max_model_len": odd}]}, None) is None
+
+
+def test_streams_double_up_to_what_was_asked_for_and_what_we_can_hold() -> None:
+    def numbers(name: str, most: int, at_most: int) -> list[int | None]:
+        experiment = find(name)
+        options = {**experiment.options, "streams": most, "repeat": 1}
+        return [turn.n for turn in turns(experiment, options, at_most)]
+
+    assert numbers("many-streams", 6, 1000) == [1, 2, 4, 6]
+    assert numbers("many-streams", 1000, 6) == [1, 2, 4, 6]
+    assert numbers("overlap", 8, 6) == [1, 2, 4, 8]  # it was asked for: what is dropped is told
+    assert find("many-streams").options["streams"] > 10_000
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "most", "raised"),
+    [
+        (1024, 4096, 100, None),
+        (1024, 4096, 2000, 2064),
+        (1024, 4096, 20_000, 4096),
+        (4096, 4096, 20_000, None),
+        (1024, resource.RLIM_INFINITY, 20_000, 20_064),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, 20_000, None),
+    ],
+)
+def test_as_many_files_are_opened_as_streams_need_and_the_system_lets_us(
+    soft: int, hard: int, most: int, raised: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda what, limits: asked.append(limits))
+    found = files_for(most)
+    assert asked == ([] if raised is None else [(raised, hard)])
+    unlimited = soft == resource.RLIM_INFINITY
+    assert found == (raised or (20_064 if unlimited else soft))
 
 
 def test_the_pace_is_the_median_stream_of_the_control_and_its_dearest_word() -> None:

@@ -1,4 +1,4 @@
-"""The JSON reports of `loadgen run` and `loadgen experiment` are what their published schemas say."""
+"""JSON reports of `loadgen run` and `loadgen experiment` are what their published schemas say."""
 
 from __future__ import annotations
 
