@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
-import trio
 
 from reference_server.engine.batching import BatchingEngine
 from reference_server.engine.interface import Engine
@@ -19,7 +17,6 @@ from tests.reference_server.client import (
     chat,
     completion,
     run,
-    run_in_real_time,
     serving,
 )
 from tests.reference_server.fake_model import VOCABULARY, FakeRunner, FakeVocabulary
@@ -89,33 +86,6 @@ def test_a_prompt_is_cut_once(stream: bool) -> None:
     body = completion("Tell me more", n=2, stream=stream, return_token_ids=True, max_tokens=2)
     assert posted(COMPLETIONS, body, with_ids(words)).status == 200
     assert words.cut == len("Tell me more")
-
-
-@pytest.mark.torch
-@pytest.mark.slow
-def test_health_is_told_while_long_prompts_are_read() -> None:
-    from reference_server.engine import models
-
-    waits: list[float] = []
-
-    async def main() -> None:
-        async with serving(engine=models.load("tiny"), threaded=True, step=0) as running:
-
-            async def flood() -> None:
-                body = {"model": "scripted", "prompt": "hello there river 漢字 " * 90_000}
-                assert (await running.post(COMPLETIONS, body)).status == 400
-
-            async with trio.open_nursery() as nursery:
-                for _ in range(4):
-                    nursery.start_soon(flood)
-                for _ in range(20):
-                    begun = time.monotonic()
-                    assert (await running.connect().get("/health")).status == 200
-                    waits.append(time.monotonic() - begun)
-                    await trio.sleep(0.01)
-
-    run_in_real_time(main)
-    assert max(waits) < 0.5
 
 
 # -- ids -----------------------------------------------------------------------------------------
