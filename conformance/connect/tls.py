@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import sys
 from contextlib import suppress
 
 import trio
@@ -13,6 +14,7 @@ from conformance.errors import UsageError
 from .wire import READ_SIZE, Plain, TlsCut, reason_of, tls_reason
 
 RECORD_SIZE = 1 << 14  # RFC 8446 section 5.1: a record's plaintext MUST NOT be longer
+ALL = sys.maxsize
 
 
 class TlsFailed(Exception):
@@ -45,8 +47,8 @@ def tls_context(
 class Encrypted:
     """TLS over a `Plain`.
 
-    What comes goes in by `put` and out by `decrypted`: neither waits, so that the socket may be
-    read in another way than by `receive`.
+    `opened` makes plaintext of what a read of the socket brought, and does not wait: the socket may
+    be read in another way than by `receive`.
     """
 
     def __init__(self, plain: Plain, context: ssl.SSLContext, name: str) -> None:
@@ -59,8 +61,8 @@ class Encrypted:
         self._unsent = memoryview(b"")
         self._failed: TlsCut | OSError | None = None
         self.is_over = False  # is all decrypted that ever will be?
-        # Does what was put end where what was decrypted does? Not where a record has begun, nor
-        # where one without plaintext follows.
+        # Does what came end where what was decrypted does? Not where a record has begun, nor where
+        # one without plaintext followed.
         self.ends_alike = True
 
     @property
@@ -115,16 +117,16 @@ class Encrypted:
 
     def answer_now(self) -> None:
         """What TLS itself has to say, such as a key of its own (RFC 8446 section 4.6.3)."""
-        if self._outward.pending:
-            with suppress(OSError):  # the peer stopped listening; the reading side learns why
-                self.flush_now()
+        with suppress(OSError):  # the peer stopped listening; the reading side learns why
+            self.flush_now()
 
     # -- receiving ---------------------------------------------------------------------------------
 
     async def receive(self, limit: int = READ_SIZE) -> tuple[bytes, bool | None]:
         while True:
             data = self.decrypted(limit)
-            self.answer_now()
+            if self._outward.pending:
+                self.answer_now()
             if data is not None:
                 waiting = self.waiting()
                 return data, None if waiting is None else not waiting
@@ -134,28 +136,40 @@ class Encrypted:
         data, _ = await self._plain.receive()
         if not data and self._inward.eof:
             raise TlsCut
-        self.put(data)
+        self._put(data)
 
-    def put(self, data: bytes) -> None:
-        """What a read of the socket brought; b"": the peer has closed it."""
+    def _put(self, data: bytes) -> None:
         if data:
             self._inward.write(data)
         else:
             self._inward.write_eof()
 
-    def decrypted(self, limit: int = READ_SIZE) -> bytes | None:
+    def opened(self, data: bytes) -> bytes | None:
+        """All that can be decrypted now that a read of the socket brought this; as `decrypted`."""
+        self._put(data)
+        found: bytes | None = self._record(RECORD_SIZE)
+        if found and not self._inward.pending:
+            self.ends_alike = True
+        else:
+            found = self.decrypted(found=found or b"")
+        if self._outward.pending:
+            self.answer_now()
+        return found
+
+    def decrypted(self, limit: int = ALL, found: bytes = b"") -> bytes | None:
         """1 to `limit` bytes, b"" after close_notify, None if the peer must send more first.
 
-        Raises TlsCut and OSError, once all that came before has been told, and again from then on.
+        `found` goes before it. Raises TlsCut and OSError, once all that came before has been told,
+        and again from then on.
         """
-        found = b""
-        while more := self._record(limit - len(found)):
-            found += more
-            if not (self._inward.pending or self._tls.pending()):
-                self.ends_alike = True
-                return found
-            if len(found) == limit:
+        while not found or self._inward.pending or self._tls.pending():
+            more = self._record(limit - len(found)) if len(found) < limit else b""
+            if not more:
                 break
+            found += more
+        else:
+            self.ends_alike = True
+            return found
         self.ends_alike = False
         if not found and self._failed is not None:
             raise self._failed
@@ -183,9 +197,9 @@ class Encrypted:
 
     def peek(self) -> bytes:
         if data := self._plain.peek():
-            self.put(data)
+            self._put(data)
         try:
-            return self.decrypted(2 * READ_SIZE) or b""
+            return self.decrypted() or b""
         except (TlsCut, OSError):  # the next receive will meet it as well
             return b""
 
