@@ -24,7 +24,7 @@ from conformance.specs import Case, Profile
 from conformance.target import Endpoint
 
 # Roles whose requests may rightly be refused.
-MAY_BE_REFUSED = ("probe", "refused-stream", "refused-plain")
+MAY_BE_REFUSED = ("probe", "refused-stream", "refused-plain", "five")
 NO_EXCHANGE_OF_THE_API = ("models",)
 KEY = "key"  # what a check needs that tries a wrong one
 NO_ANSWER = "http.no-answer"  # the check that a death of the target is a failure of

@@ -97,6 +97,7 @@ MODULES = {
         ),
         "cutting",
     ),
+    **dict.fromkeys(("stop.whitespace", "stop.five", "stop.none"), "stopforms"),
     **dict.fromkeys(("tool.named", "tool.parallel"), "toolchoice"),
     **dict.fromkeys(("usage.choices", "usage.prompt-once"), "counted"),
     **dict.fromkeys(("stop.literal", "stop.prompt"), "decoys"),

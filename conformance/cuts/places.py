@@ -91,6 +91,14 @@ def first(pieces: Sequence[str]) -> str | None:
     return None
 
 
+def white(text: str) -> str | None:
+    """White space that stands in the text: behind something else if it can be, and of lines."""
+    found = [(stop, text.find(stop)) for stop in ("\n\n", "\n", "\t", " ")]
+    places = [(s, at) for s, at in found if 0 <= at <= len(text) - len(s) - LEAST_AFTER]
+    behind_text = [stop for stop, at in places if text[:at].strip()]
+    return next(iter([*behind_text, *(stop for stop, _ in places)]), None)
+
+
 def several(pieces: Sequence[str]) -> tuple[str, ...]:
     """Stop strings of which one is the beginning of another, before and after it in the list.
 

@@ -31,6 +31,7 @@ PARAMETERS: Mapping[str, Parameter] = {
     "rounds": {1: Choice(), 2: Choice()},  # the second finds every prompt in the cache
 }
 LIMITS = (1, 2, 7, 32)
+NONE: Mapping[int, Json] = {1: [], 2: None}  # which limit stands beside a `stop` that names none
 LEAVES = ("fin", "rst")
 LEFT_AFTER = 4  # events: the role, and enough text to be known again
 STOP_LENGTH = 5  # characters
@@ -68,7 +69,8 @@ def _one(
 ) -> ask.Ask:
     """The `place`th of a role. Without stop strings on offer that one only counts."""
     if role == "limit":
-        return ask.Ask(role, {**counting, endpoint.limit: LIMITS[place]})
+        none = {"stop": NONE[place]} if endpoint.has("stop") and place in NONE else {}
+        return ask.Ask(role, {**counting, endpoint.limit: LIMITS[place], **none})
     if role == "stop":
         stop: dict[str, Json] = {"stop": ["x" * STOP_LENGTH]} if endpoint.has("stop") else {}
         return ask.Ask(role, {**counting, **stop})
@@ -108,7 +110,7 @@ def _with_stops(asks: tuple[ask.Ask, ...], stops: tuple[str, ...]) -> list[ask.A
     out: list[ask.Ask] = []
     turn = 0
     for each in asks:
-        if isinstance(each.body, Mapping) and "stop" in each.body:
+        if each.role == "stop" and isinstance(each.body, Mapping) and "stop" in each.body:
             body = {name: value for name, value in each.body.items() if name != "stop"}
             if stops:
                 body["stop"] = [stops[turn % len(stops)]]

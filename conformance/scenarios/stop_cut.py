@@ -26,11 +26,12 @@ SPREAD: tuple[Mapping[str, Json], ...] = ({"answer": "long"}, {"answer": "charac
 PLACEHOLDER = "x" * 2 * max(places.SIZES)  # no stop string that is chosen later is longer
 CHOICES = 2  # of the answer under several stop strings
 MOST = 4  # stop strings in one list
+FILLING: tuple[Json, ...] = tuple(f"{places.IMPOSSIBLE}{number}" for number in range(MOST))
 
 
 def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[Ask, ...]:
     """Each role with a stop string yet to be chosen; the last of the long text's is a control, or
-    may be one instead."""
+    an answer under one more stop string where none is needed."""
     if given["answer"] == "characters":
         control = exact(endpoint)[0] if is_exact(endpoint) else _loose(endpoint, stream=True)
         cuts = (_cut(control, "near"), _cut(control, "cut"))
@@ -48,6 +49,7 @@ def requests(endpoint: Endpoint, given: Mapping[str, Json]) -> tuple[Ask, ...]:
         _cut(control, "cut"), _cut(Ask("control", plain, stream=False), "cut-plain"), several,
         _cut(control, "near"), _cut(control, "first"), *([control] if has_room(endpoint) else []),
         *([replace(several, role="probe", attempt=True)] if endpoint.has("n") else []),
+        replace(_cut(control, "five"), attempt=True),  # more stop strings than a list must hold
     )  # fmt: skip
 
 
@@ -107,13 +109,39 @@ async def drive(driver: Driver, asks: tuple[Ask, ...]) -> Dossier:
         if stop:
             sent[role] = stop
             await _under(driver, by_role[role], stop)
-    near = _is_control(driver, first)
-    if stops.get("first") and (near or has_room(driver.endpoint)):
+    near, room = _is_control(driver, first), has_room(driver.endpoint)
+    spare = near and room
+    if stops.get("first") and (near or room):
         sent["first"] = stops["first"]
-        await _under(driver, by_role["first"], stops["first"])
+        spare = await _at_once(driver, by_role["first"], stops["first"], spare=spare)
+    if spare and stops.get("white"):
+        sent["white"] = stops["white"]
+        await _under(driver, _cut(control, "white"), stops["white"])
     if not near:
         await driver.send(control)
     return driver.dossier(stops=sent)
+
+
+async def _at_once(driver: Driver, asked: Ask, stop: Json, *, spare: bool) -> bool:
+    """The answer that ends at its first text, by the last of five stop strings if five may be.
+
+    Where they may not, or the fifth is passed over, by that one alone. Returns what is left of the
+    `spare` answer.
+    """
+    five = _cut(asked, "five", stop=[*FILLING, stop])
+    capture = await driver.send(five, file=False)
+    reading = read(capture, api=driver.endpoint.api)
+    accepted = reading.status is not None and reading.status < 400
+    if accepted and not reading.text:
+        driver.file("first", capture)
+        return spare
+    driver.file("five", capture)
+    if not accepted:
+        driver.tokens -= five.tokens
+    elif not spare:
+        return False
+    await _under(driver, asked, stop)
+    return spare and not accepted
 
 
 async def _characters(driver: Driver) -> Dossier:
@@ -198,6 +226,7 @@ def chosen(pieces: tuple[str, ...], *, wide: bool, prompt: str = "") -> dict[str
         "several": [*places.several(pieces)],
         "near": [*near, *beside][:MOST] if near else None,
         "first": places.first(pieces),
+        "white": places.white(text),
     }
     return {role: stop for role, stop in stops.items() if stop}
 

@@ -291,6 +291,13 @@ def _folded(text: str) -> str:
     return "".join(char.lower() if char.isascii() else char for char in text)
 
 
+class Trimmed(Gate):
+    """Stop strings of white space alone are empty once they are trimmed, and left out."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        super().__init__([stop for stop in stops if stop.strip()])
+
+
 class ByteOffsets(Gate):
     """The place is counted in bytes and used on characters."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,6 +14,7 @@ from reference_server.faults.gates import Gate
 from reference_server.seams import Document, Part
 from reference_server.wire.errors import invalid
 
+_MOST = 4  # strings in a list
 Make = Callable[[Sequence[str]], Gate]
 When = Callable[[Place], bool]
 
@@ -103,6 +105,25 @@ def _refused(wrong: Callable[[Any], bool]) -> Callable[[Place, Work], Work]:
     return work
 
 
+def _four_taken(place: Place, body: bytes) -> bytes:
+    """Of a longer list the first four."""
+    stop = place.body.get("stop")
+    if not isinstance(stop, list) or len(stop) <= _MOST:
+        return body
+    return json.dumps(place.body | {"stop": stop[:_MOST]}).encode()
+
+
+def _null_refused(place: Place, asked: Work) -> Work:
+    if "stop" in place.body and place.body["stop"] is None:
+        raise invalid("`stop` has a wrong type", "stop")
+    return asked
+
+
+def _emptied(place: Place, asked: Work) -> Work:
+    """Nothing is found in every text, at its beginning."""
+    return replace(asked, answer="") if place.body.get("stop") == [] else asked
+
+
 def _prompt_searched(place: Place, asked: Work) -> Work:
     """A stop string in the prompt ends the answer before it begins."""
     stopped = any(stop in asked.prompt for stop in asked.sampling.stop)
@@ -175,6 +196,10 @@ FAULTS = (
     _fault("stop.literal", "stop strings are regular expressions", "", gates.Pattern),
     _fault("stop.literal", "letters count in either case", "case", gates.AnyCase),
     Fault("stop.prompt", "the prompt is searched as well", work=_prompt_searched),
+    _fault("stop.whitespace", "white space is trimmed", "", gates.Trimmed),
+    Fault("stop.five", "a fifth is dropped", request=_four_taken),
+    Fault("stop.none", "null is refused", work=_null_refused),
+    Fault("stop.none", "an empty array stops at once", "empty", work=_emptied),
     Fault("stop.first-text", "no text, so it says length", "finish", event=_length_if_empty),
     Fault("stop.first-text", "no text, so no usage", "usage", chunk=_no_usage_if_empty),
     _fault("stop.parity", "plain answers leak", "", gates.NothingHeld, when=_plain),

@@ -138,7 +138,9 @@ def _plain(body: Any) -> dict[str, Any]:
 def test_a_stop_string_is_chosen_for_each_role_that_has_a_place() -> None:
     pieces = tuple(f"{n}, " for n in range(1, 40))
     stops = chosen(pieces, wide=False)
-    assert set(stops) == {"cut", "several", "near", "first"}
-    assert stops["first"] == "1, "
-    assert chosen(("too short",), wide=False) == {"first": "too short"}
+    assert set(stops) == {"cut", "several", "near", "first", "white"}
+    assert (stops["first"], stops["white"]) == ("1, ", " ")
+    assert chosen(("Line\n1, 2, 3",), wide=False)["white"] == "\n"
+    assert chosen(("\n1, 2, 3, 4",), wide=False)["white"] == " "  # behind something
+    assert chosen(("too short",), wide=False) == {"first": "too short", "white": " "}
     assert chosen((), wide=True) == {}

@@ -14,6 +14,7 @@ from tests.conformance.bodies import ASKS_USAGE, judged, named, plain, plain_cha
 TOKENS = ("1", ",", " 2", ",", " 3", ",", " 11", ",", " 12", ",", " 13", ",", " 14", ",", " 15")
 TEXT = "".join(TOKENS)
 CUT, SEVERAL = "1, 1", ["14,", " 12, ", " 12", " 12, 1"]
+FIVE = ["\u241e0", "\u241e1", "\u241e2", "\u241e3", "1"]
 PATTERN, ASKED = "3, .1,", "Count"  # a dot where the text has a digit; a word of the prompt alone
 NEAR = ["11, 12\u241e", "14, 15\u241e", ASKED, PATTERN]
 PROMPT: list[Any] = [{"role": "user", "content": "Count to fifteen."}]
@@ -23,6 +24,7 @@ FAILED = (Verdict.FAIL, Verdict.NON_STRICT)
 CHECKS = (
     "accepted", "exact-prefix", "finish", "first-text", "mid-token", "multi-byte", "near-miss",
     "parity", "per-choice", "several", "tail-leak", "ignored", "included", "literal", "prompt",
+    "whitespace", "five",
 )  # fmt: skip
 
 
@@ -69,6 +71,8 @@ def clean() -> dict[str, tuple[Capture, ...]]:
         "several": (choices(BEFORE, BEFORE),),
         "near": (near(*TOKENS, reason="length"),),
         "first": (stream("", stop="1"),),
+        "five": (refused(400, stop=FIVE),),
+        "white": (stream("1,", stop=" "),),
     }
 
 
@@ -132,6 +136,10 @@ WRONG: list[Wrong] = [
      {"ignored"}),
     ("the first text is there", {"first": stream("1", stop="1")}, {"first-text"}),
     ("no text, other finish", {"first": stream("", reason="length", stop="1")}, {"first-text"}),
+    ("white space is trimmed away", {"white": stream(*TOKENS, stop=" ")}, {"whitespace"}),
+    ("white space is shown", {"white": stream("1, ", stop=" ")}, {"whitespace"}),
+    ("white space says length", {"white": stream("1,", reason="length", stop=" ")}, {"whitespace"}),
+    ("a fifth is passed over", {"five": stream(*TOKENS, reason="length", stop=FIVE)}, {"five"}),
     ("plain, a tail leaks", {"cut-plain": plain(plain_chat(TAIL), stop=CUT)}, {"parity"}),
     ("plain, another finish", {"cut-plain": plain(limited(TEXT[: TEXT.index(CUT)]), stop=CUT)},
      {"parity"}),
@@ -251,6 +259,49 @@ def test_what_no_decoy_can_have_stopped_accuses_nobody(row: tuple[str, Capture])
     for name in ("literal", "prompt"):
         assert found[name].verdict is not Verdict.FAIL
     assert found["literal"].verdict is Verdict.INCONCLUSIVE
+
+
+def test_five_that_are_accepted_and_honoured_stand_for_the_first_text() -> None:
+    found = verdicts({**clean(), "five": (), "first": (stream("", stop=FIVE),)})
+    assert found["five"].verdict is found["first-text"].verdict is Verdict.PASS
+    one = verdicts({**clean(), "five": ()})["five"]
+    assert one.verdict is Verdict.INCONCLUSIVE
+
+
+def test_white_space_at_the_very_beginning_is_measured_by_what_the_first_text_does() -> None:
+    begins = (stream(" 1", *TOKENS[1:], reason="length"),) * 2
+    passed = stream(" 1", *TOKENS[1:], reason="length", stop=" ")
+    roles = {**clean(), "control": begins, "near": begins[:1], "white": (passed,)}
+    wrong = {**roles, "first": (stream(" 1", *TOKENS[1:], reason="length", stop=" 1"),)}
+    assert verdicts(wrong)["whitespace"].verdict is Verdict.INCONCLUSIVE
+    right = {**roles, "first": (stream("", stop=" 1"),)}
+    assert verdicts(right)["whitespace"].verdict is Verdict.FAIL
+
+
+def none(*limits: Capture, before: Capture | None = None, idle: bool = False) -> Verdict:
+    """The verdict on `stop` that names no string, in a crowd beside an answer without it."""
+    reason = "length" if idle else "stop"
+    roles = {
+        "control": (before or control(),),
+        "limit": (stream(*TOKENS[:9], reason="length"), *limits),
+        "stop": (stream(BEFORE, stop=[" 12,"], reason=reason),),
+    }
+    found: Verdict = judged(Dossier("crowd", roles, api="chat"))["stop.none"].verdict
+    return found
+
+
+def test_a_stop_that_names_no_string_stops_nothing() -> None:
+    cut = stream(*TOKENS[:4], reason="length", stop=None)
+    assert none(cut, stream(*TOKENS[:2], reason="length", stop=[])) is Verdict.PASS
+    assert none(cut, refused(400, stop=[])) is Verdict.PASS
+    assert none(refused(400, stop=[])) is Verdict.PASS
+    assert none(refused(400, stop=None)) is Verdict.NON_STRICT
+    assert none(refused(429, stop=None), refused(503, stop=[])) is Verdict.INCONCLUSIVE
+    assert none(cut, stream("", stop=[])) is Verdict.NON_STRICT
+    assert none(cut, stream(*TOKENS[:3], stop=None)) is Verdict.NON_STRICT
+    assert none(cut, stream("One", stop=None)) is Verdict.PASS  # another text, that ended
+    assert none() is none(cut, idle=True) is Verdict.INCONCLUSIVE
+    assert none(cut, before=refused(429)) is Verdict.INCONCLUSIVE
 
 
 def test_usage_that_an_empty_answer_lacks_is_missed_where_a_full_one_had_it() -> None:
