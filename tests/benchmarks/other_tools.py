@@ -3,7 +3,14 @@
 Each has a virtual environment of its own, DIR/PACKAGE (`load_cost.py --tools DIR`); what is not
 there is left out. Their processes are watched from outside: the CPU time of the whole tree, and
 what the server says that it has sent by then. While all streams run: no start-up, no report at the
-end. DIR/tokenizer is a tokenizer of any kind: some want one to make prompts.
+end. DIR/tokenizer is a tokenizer of any kind, such as the files of reference_server/engine/tiny/
+model: some want one to make prompts.
+
+Each as it comes, with the processes that it starts of itself, by `pip install` of evalscope[perf],
+genai-bench, guidellm[perf] (a CPU build of torch first) or aiperf. Of vllm no more is wanted than
+`vllm bench serve`: a CPU build of torch, `--no-deps vllm`, and what it then asks for. Seen at the
+server: evalscope, vllm and aiperf keep their connections; genai-bench and guidellm make one for
+each request, which is part of what they cost. vllm sends one request more, alone, at its start.
 """
 
 from __future__ import annotations
