@@ -593,7 +593,7 @@ def serving() -> Any:
 
     thread = threading.Thread(target=trio.run, args=(main,))
     thread.start()
-    assert started.wait(10)
+    assert started.wait(60)
     yield urls[0]
     stop.set()
     thread.join(10)

@@ -111,5 +111,5 @@ def test_an_interruption_leaves_the_loads_that_were_over(tmp_path: Path) -> None
     assert (found["complete"], found["exit"]) == (False, 3)
     assert [each["n"] for each in found["loads"]][:1] == [1]
     assert len(found["loads"]) < 12
-    assert found["rows"][0]["tokens-s"] > 10
+    assert found["rows"][0]["tokens-s"] > 0
     assert "not complete: interrupted · exit 3" in out

@@ -6,6 +6,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import cast
 
@@ -22,6 +23,7 @@ from loadgen.fast import FastRecorder, reason_against_packets, ring, stamps_work
 from loadgen.fast.arrived import Arrivals
 from loadgen.fast.packets import Packets, Tapped
 from loadgen.recording import settle
+from loadgen.selftest import zero_of
 from tests.conformance.attacks import CHUNKED, TOKEN, framed_chunk
 from tests.conformance.hostile_server import EVENTS, head
 
@@ -44,7 +46,7 @@ class Server:
     ) -> None:
         host = "127.0.0.1" if family is socket.AF_INET else "::1"
         self._listener = socket.create_server((host, 0), family=family)
-        self._exchanges, self._tokens, self._pause = exchanges, tokens, pause
+        self._exchanges, self.tokens, self._pause = exchanges, tokens, pause
         self.door = Door(host, self._listener.getsockname()[1])
         self.sends: list[tuple[float, float]] = []  # of the events: before the call, and after it
 
@@ -54,7 +56,7 @@ class Server:
             for _ in range(self._exchanges):
                 ours.recv(65536)
                 ours.sendall(head(EVENTS, CHUNKED))
-                for _ in range(self._tokens):
+                for _ in range(self.tokens):
                     time.sleep(self._pause)
                     before = time.monotonic()
                     ours.sendall(framed_chunk(TOKEN))
@@ -62,24 +64,35 @@ class Server:
                 ours.sendall(b"0\r\n\r\n")
 
 
-async def starve(seconds: float) -> None:
-    """Nothing of ours runs for so long, again and again."""
+async def starve(server: Server) -> None:
+    """Nothing of ours runs for the length of some events, again and again."""
     while True:
         await trio.sleep(0.001)
-        time.sleep(seconds)  # noqa: ASYNC251
+        time.sleep(0.08)  # noqa: ASYNC251
+
+
+async def stop(server: Server) -> None:
+    """Nothing of ours runs from the first event until the last has been sent."""
+    while not server.sends:  # noqa: ASYNC110, the server is a thread
+        await trio.sleep(0.001)
+    while len(server.sends) < server.tokens:
+        time.sleep(0.001)  # noqa: ASYNC251
 
 
 def starved(
-    server: Server, exchanges: int, seconds: float = 0.08, script: Exchange = SCRIPT
+    server: Server,
+    exchanges: int,
+    script: Exchange = SCRIPT,
+    starve: Callable[[Server], Awaitable[None]] = starve,
 ) -> tuple[list[Capture], float, FastRecorder]:
     """The captures, the recorder's zero on the monotonic clock, and the recorder."""
     captures: list[Capture] = []
     recorder = FastRecorder(server.door, packet=True)
-    origin = time.monotonic() - recorder.now()
+    origin = zero_of(time.monotonic, recorder.now)
 
     async def main() -> None:
         async with recorder.open(), recorder.connection() as connection, trio.open_nursery() as two:
-            two.start_soon(starve, seconds)
+            two.start_soon(starve, server)
             for _ in range(exchanges):
                 captures.append(await connection.exchange(script))
             two.cancel_scope.cancel()
@@ -131,7 +144,7 @@ def test_packets_that_found_no_slot_are_told_and_no_time_is_made_up(
 ) -> None:
     monkeypatch.setattr(ring.Ring.__init__, "__defaults__", (16,))
     server = Server(socket.AF_INET, exchanges=1, tokens=60, pause=0.001)
-    (capture,), _, recorder = starved(server, exchanges=1, seconds=0.5)
+    (capture,), _, recorder = starved(server, exchanges=1, starve=stop)
     told = recorder.packets_told
     assert told is not None
     assert told["lost"] != 0

@@ -121,7 +121,8 @@ def test_two_nodes_of_two_workers_play_what_one_process_plays(
     places = [each["place"].split("node ")[1] for each in workers]
     assert sorted(places.count(place) for place in set(places)) == [2, 2]
     assert all(each["alive"] and each["sent"] == 15 for each in workers)
-    assert four["workers"]["starts_apart"][1] < 1e-3
+    least, most = four["workers"]["starts_apart"]
+    assert least == most < 0.05
 
 
 @pytest.mark.slow
@@ -171,7 +172,7 @@ def test_the_actors_of_a_driver_that_is_killed_end(nodes: Nodes, url: str) -> No
     ) as process:
         pids = nodes.started(2)
         process.kill()
-    limit = time.monotonic() + 20  # Ray's own, to notice
+    limit = time.monotonic() + 60  # Ray's own, to notice
     while not gone(pids):
         assert time.monotonic() < limit
 

@@ -20,6 +20,7 @@ from conformance.script import Exchange
 from loadgen.fast import FastRecorder, Pacer, stamps_work
 from loadgen.fast.stamps import JUMP, SO_TIMESTAMPING, Stamps
 from loadgen.recording import settle
+from loadgen.selftest import zero_of
 from tests.conformance.attacks import CHUNKED, TOKEN, framed_chunk
 from tests.conformance.hostile_server import EVENTS, head
 from tests.loadgen.tls_server import accepted, door
@@ -72,35 +73,28 @@ def test_what_the_clocks_drift_apart_within_a_second_is_no_step() -> None:
 
 
 class Server:
-    """One exchange: a head and `tokens` events `pause` apart, each with the time of its send."""
+    """One exchange: a head, `tokens` events, the end; each sent when told, with its time."""
 
-    def __init__(self, tokens: int, pause: float, tls: bool) -> None:
+    def __init__(self, tokens: int, tls: bool) -> None:
         self._listener, self._tls = socket.create_server(("127.0.0.1", 0)), tls
-        self._tokens, self._pause = tokens, pause
+        self.parts = (head(EVENTS, CHUNKED), *tokens * (framed_chunk(TOKEN),), b"0\r\n\r\n")
         self.sends: list[tuple[float, float]] = []  # before the call, and after it
         self.door = door(self._listener, tls)
-        self.unheard = threading.Event()  # nobody listens from here on
+        self.told = threading.Semaphore(0)
 
     def serve(self) -> None:
         with self._listener, accepted(self._listener, self._tls) as ours:
             ours.recv(65536)
-            self._send(ours, head(EVENTS, CHUNKED))
-            for number in range(self._tokens):
-                if number == 2:
-                    self.unheard.wait(10)
-                time.sleep(self._pause)
-                self._send(ours, framed_chunk(TOKEN))
-            self._send(ours, b"0\r\n\r\n")
-
-    def _send(self, ours: socket.socket, data: bytes) -> None:
-        before = time.monotonic()
-        ours.sendall(data)
-        self.sends.append((before, time.monotonic()))
+            for part in self.parts:
+                self.told.acquire(timeout=20)
+                before = time.monotonic()
+                ours.sendall(part)
+                self.sends.append((before, time.monotonic()))
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "tls"])
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    made = Server(tokens=4, pause=0.05, tls=request.param)
+    made = Server(tokens=4, tls=request.param)
     thread = threading.Thread(target=made.serve)
     thread.start()
     yield made
@@ -109,11 +103,11 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 @pytest.mark.skipif(not stamps_work(), reason="this system gives no receive stamps")
 def test_a_stamp_tells_when_the_bytes_came_though_nobody_read_them(server: Server) -> None:
-    """Our side sleeps through the last two events, hard: no other task runs either."""
+    """Our side sleeps through the last three parts, hard: no other task runs either."""
 
     async def main() -> None:
         recorder = FastRecorder(server.door, wall=0.0)
-        origin = time.monotonic() - recorder.now()
+        origin = zero_of(time.monotonic, recorder.now)
         async with recorder.open(), recorder.connection() as connection, trio.open_nursery() as two:
             two.start_soon(deaf, server)
             capture = await connection.exchange(Exchange((REQUEST,), events=True))
@@ -129,11 +123,14 @@ def test_a_stamp_tells_when_the_bytes_came_though_nobody_read_them(server: Serve
 
 
 async def deaf(server: Server) -> None:
-    while len(server.sends) < 3:  # noqa: ASYNC110, the server is a thread
-        await trio.sleep(0.002)
-    await trio.testing.wait_all_tasks_blocked(0.01)  # what was sent so far has been read
-    server.unheard.set()
-    time.sleep(0.3)  # noqa: ASYNC251
+    for number in range(3):
+        server.told.release()
+        while len(server.sends) <= number:  # noqa: ASYNC110, the server is a thread
+            await trio.sleep(0.002)
+        await trio.testing.wait_all_tasks_blocked(0.01)  # what was sent so far has been read
+    server.told.release(3)
+    while len(server.sends) < len(server.parts):
+        time.sleep(0.1)  # noqa: ASYNC251
 
 
 def test_a_pacer_waits_for_the_moment_itself() -> None:

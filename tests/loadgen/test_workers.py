@@ -68,7 +68,8 @@ def test_two_processes_play_what_one_plays(url: str, tmp_path: Path) -> None:
     workers = two["workers"]
     assert [each["scheduled"] for each in workers["each"]] == [30, 30]
     assert all(each["alive"] and each["lag"] is not None for each in workers["each"])
-    assert workers["starts_apart"][1] < 1e-3
+    least, most = workers["starts_apart"]
+    assert least == most < 0.05  # by one clock: it is known, and not the way of the messages
     assert two["load"]["pacing"] == one["load"]["pacing"]
     kept = [int(file.stem.split("-")[1]) for file in folder.iterdir()]
     assert {index % 2 for index in kept} == {0, 1}
@@ -114,8 +115,8 @@ def children(pid: int) -> list[int]:
 
 
 def gone(pids: list[int]) -> bool:
-    """Within two seconds; one that nobody waits for is gone too."""
-    limit = time.monotonic() + 2
+    """Some time after whoever they belong to; one that nobody waits for is gone too."""
+    limit = time.monotonic() + 20
     while any(_runs(pid) for pid in pids):
         if time.monotonic() > limit:
             return False
