@@ -12,54 +12,28 @@ The first descriptor holds the second one while nobody pauses, and the timer tha
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import select
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
 
 import trio
 
 from conformance.capture import End, How
-from conformance.connect import READ_SIZE, Encrypted, TlsCut, reason_of
-from conformance.connect.wire import Plain
+from conformance.connect import READ_SIZE, TlsCut, reason_of
 
+from .deadlines import Deadlines
 from .pacing import timer
 from .pause import APART, Pause
 from .stamps import JUMP, ROOM, Stamps
-from .stream import FOREVER, UNSAID, Stream
+from .stream import FOREVER, UNSAID
+from .watched import Watched
 
 AT_ONCE = 64  # sockets of one look at the descriptor
 SLICE = 0.0005  # seconds after which the other tasks have their turn
-SPARE = 1024  # entries of ended streams that the heap may hold besides
 # EPOLLIN with EPOLLONESHOT, EPOLLET; `select` has the names on Linux alone. A socket of which we
 # took all need not be asked again: the edge saves the kernel that.
 _ONCE, _EDGE = 0x1 | 1 << 30, 0x1 | 1 << 31
-
-
-@dataclass(slots=True)
-class Watched:
-    """A stream on its socket; `task` waits for its end. `read`: as the socket's recvmsg."""
-
-    stream: Stream
-    wire: Plain | Encrypted
-    read: Callable[[int, int], tuple[bytes, Any, int, Any]] = field(init=False)
-    number: int = field(init=False)  # the descriptor
-    last: float | None = None  # when what was read last had come, once it is calm
-    task: trio.lowlevel.Task | None = None
-
-    def __post_init__(self) -> None:
-        self.read = self.wire.raw.recvmsg
-        self.number = self.wire.raw.fileno()
-
-
-def _resume(watched: Watched) -> None:
-    if watched.task is not None:
-        trio.lowlevel.reschedule(watched.task)
-        watched.task = None
 
 
 class Engine:
@@ -75,8 +49,7 @@ class Engine:
         self._timer = None if stamps is None else timer()
         self.pause = pause or Pause()
         self._watched: dict[int, Watched] = {}
-        self._heap: list[tuple[float, int, Watched]] = []
-        self._serial = itertools.count()
+        self._deadlines = Deadlines()
         self._scope = trio.CancelScope()
         self._over: deque[Watched] = deque()  # their tasks have not been told
         self._waits = False
@@ -100,11 +73,11 @@ class Engine:
     async def run(self) -> None:
         """Serve until cancelled."""
         while True:
-            with trio.CancelScope(deadline=self._trio_time(self._due)) as self._scope:
+            with trio.CancelScope(deadline=self._trio_time(self._deadlines.due)) as self._scope:
                 while True:
                     await self._turn()
                     self._drain()
-                    if self._due <= self._now():
+                    if self._deadlines.due <= self._now():
                         break
             await trio.lowlevel.checkpoint()
             self._ring()
@@ -114,7 +87,7 @@ class Engine:
         each task does with its answer takes longer than a send that has become due may wait.
         """
         if self._over:
-            _resume(self._over.popleft())
+            self._over.popleft().tell()
             await trio.lowlevel.checkpoint()
             return
         self._waits = True
@@ -167,19 +140,6 @@ class Engine:
         else:
             self._leave(watched, over[1])
 
-    async def ended(self, watched: Watched) -> End:
-        """Wait for the end."""
-        if watched.stream.end is None:
-            watched.task = trio.lowlevel.current_task()
-
-            def abort(_: object) -> trio.lowlevel.Abort:
-                watched.task = None
-                return trio.lowlevel.Abort.SUCCEEDED
-
-            await trio.lowlevel.wait_task_rescheduled(abort)
-        assert watched.stream.end is not None
-        return watched.stream.end
-
     def _leave(self, watched: Watched, name: str) -> None:
         stream, leave = watched.stream, watched.stream.script.leave
         how = leave.how if name == "leave" and leave is not None else "fin"
@@ -199,7 +159,7 @@ class Engine:
         self.pause.ended(stream.reads, self._now() - stream.started)
         stream.end = end
         if self._waits:  # somebody else's turn, who asked
-            _resume(watched)
+            watched.tell()
         else:
             self._over.append(watched)
 
@@ -316,31 +276,15 @@ class Engine:
 
     # -- clocks ------------------------------------------------------------------------------------
 
-    @property
-    def _due(self) -> float:
-        return self._heap[0][0] if self._heap else FOREVER
-
     def _arm(self, watched: Watched) -> None:
-        stream = watched.stream
-        deadline = stream.deadline()
-        if deadline >= stream.armed:
-            return
-        stream.armed = deadline
-        heapq.heappush(self._heap, (deadline, next(self._serial), watched))
-        if deadline <= self._due:
-            self._scope.deadline = min(self._scope.deadline, self._trio_time(deadline))
-        if len(self._heap) > 4 * len(self._watched) + SPARE:
-            self._heap = [each for each in self._heap if each[2].stream.armed == each[0]]
-            heapq.heapify(self._heap)
+        if self._deadlines.arm(watched, len(self._watched)):
+            due = self._trio_time(self._deadlines.due)
+            self._scope.deadline = min(self._scope.deadline, due)
 
     def _ring(self) -> None:
         """Ask every stream whose entry has come up."""
-        now = self._now()
-        while self._heap and self._heap[0][0] <= now:
-            when, _, watched = heapq.heappop(self._heap)
-            if when == watched.stream.armed:
-                watched.stream.armed = FOREVER
-                self.check(watched)
+        for watched in self._deadlines.up(self._now()):
+            self.check(watched)
 
     def _trio_time(self, moment: float) -> float:
         return trio.current_time() + (moment - self._now()) if moment < FOREVER else FOREVER

@@ -35,11 +35,12 @@ from conformance.recorder import Connection, Recorder
 from conformance.script import Exchange
 
 from . import stamps
-from .engine import Engine, Watched
+from .engine import Engine
 from .packets import Packets, Tapped
 from .pause import Pause
 from .stream import Stream
 from .tls import Decrypted
+from .watched import Watched
 
 
 def reason_against(door: Door) -> str | None:
@@ -282,11 +283,11 @@ class FastConnection:
         watched, rest = begun or self._start(stream, wire)
         try:
             if rest is None:
-                end = await engine.ended(watched)
+                end = await watched.ended()
             else:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(partial(self._send, watched, rest))
-                    end = await engine.ended(watched)
+                    end = await watched.ended()
                     nursery.cancel_scope.cancel()
         finally:
             engine.unwatch(watched)

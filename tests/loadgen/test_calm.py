@@ -16,10 +16,11 @@ from conformance.connect import Door
 from conformance.connect.wire import Plain
 from conformance.script import Exchange, Leave
 from loadgen.fast import FastRecorder, stamps_work
-from loadgen.fast.engine import Engine, Watched
+from loadgen.fast.engine import Engine
 from loadgen.fast.pause import FIRST, LONG, MOST, UNTOLD, WINDOW
 from loadgen.fast.stamps import Stamps
 from loadgen.fast.stream import Stream
+from loadgen.fast.watched import Watched
 from loadgen.recording import recording
 from tests.conformance.attacks import CHUNKED, TOKEN, framed_chunk
 from tests.conformance.hostile_server import EVENTS, head

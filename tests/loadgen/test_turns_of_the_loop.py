@@ -10,8 +10,9 @@ import trio.testing
 
 from conformance.connect.wire import Plain
 from conformance.script import Exchange
-from loadgen.fast.engine import Engine, Watched
+from loadgen.fast.engine import Engine
 from loadgen.fast.stream import Stream
+from loadgen.fast.watched import Watched
 from tests.conformance.hostile_server import JSON, framed
 
 ENDS = 5
@@ -32,7 +33,7 @@ def test_exchanges_that_end_together_are_handed_out_one_a_pass_in_the_order_of_t
     handed: list[tuple[int, int]] = []
 
     async def one(engine: Engine, watched: Watched, number: int) -> None:
-        await engine.ended(watched)
+        await watched.ended()
         handed.append((passes.count, number))
 
     async def main() -> None:
@@ -59,7 +60,7 @@ def test_exchanges_that_end_together_are_handed_out_one_a_pass_in_the_order_of_t
 
 def test_one_who_went_away_while_its_end_was_kept_is_not_told() -> None:
     async def one(engine: Engine, watched: Watched) -> None:
-        await engine.ended(watched)
+        await watched.ended()
         raise AssertionError("it was cancelled before")
 
     async def main() -> None:
