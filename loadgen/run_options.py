@@ -106,8 +106,8 @@ def add_arrivals(group: argparse._ActionsContainer) -> None:
     group.add_argument("--seed", metavar="N", type=count, default=7, help="default %(default)d")
     group.add_argument(
         "--clock", choices=("user", "kernel", "packet"),
-        help="times of what is received: the kernel's stamps (default on Linux over plain TCP), "
-        "when a read returned, or when its packets arrived (Linux, CAP_NET_RAW)",
+        help="times of what is received: the kernel's stamps (default on Linux, but for unix "
+        "sockets), when a read returned, or when its packets arrived (Linux, CAP_NET_RAW, no TLS)",
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """The fast way to record many streams at once, on Linux: one epoll descriptor inside one trio task.
 
-Plain TCP (also through a proxy) goes this way; TLS, unix sockets and clients that read slowly
-stay with conformance's recorder. Both give the same Captures.
+TCP goes this way, with TLS or without, also through a proxy; unix sockets, which have no stamps,
+and clients that read slowly stay with conformance's recorder. Both give the same Captures.
 """
 
 from __future__ import annotations
