@@ -49,9 +49,9 @@ def lines(found: Lengths | None, by: Json) -> Iterator[str]:
     if found is None:
         return
     p95 = "–" if found.p95 is None else f"{found.p95:g}"
-    exact = f"{found.exact} of {found.n} exactly as asked"
-    off = f"off by {found.median:+g} (median), {p95} (p95), {found.most} (max)"
-    yield f"prompt tokens: {exact}, {off}; {terminal(str(by))}"
+    off = f"{found.median:+g} (median), {p95} (p95), {found.most} (max) off what was asked for"
+    exact = f"{found.exact} of {found.n} exactly that"
+    yield f"prompt tokens: {off}, {exact}; {terminal(str(by))}"
 
 
 def document(found: Lengths | None, by: Json) -> dict[str, Json] | None:

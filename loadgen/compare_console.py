@@ -61,7 +61,8 @@ def render(comparison: Comparison) -> str:
     """Ends with one line: what is worse, and the exit code."""
     lines = [f"{tag} {_named(comparison, side)}" for side, tag in enumerate(("A", "B"))]
     if comparison.units is not None:
-        lines += [_units(comparison.units), "", _table(comparison.found), ""]
+        lines += [_units(comparison.units), "", _table(comparison.found)]
+        lines += [*legend(comparison.found), ""]
     lines += [comparison.by_reads] if comparison.by_reads else []
     lines += [f"not valid: {terminal(reason)}" for reason in comparison.reasons]
     return "\n".join([*lines, _last(comparison)]) + "\n"
@@ -70,14 +71,24 @@ def render(comparison: Comparison) -> str:
 def _named(comparison: Comparison, side: int) -> str:
     runs = (comparison.first, comparison.second)[side]
     target = runs[0].target
-    told = f"{comparison.names[side]}: {target.model} at {target.url}, {len(runs)} runs"
-    return terminal(told)
+    count = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
+    return terminal(f"{comparison.names[side]}: {target.model} at {target.url}, {count}")
 
 
 def _units(units: Units) -> str:
     how = "runs" if units.seconds is None else f"blocks of about {units.seconds:.3g} s"
     alike = "" if units.alike is None else f", neighbours correlated by {units.alike:.2f}"
     return f"units: {len(units.first)} and {len(units.second)} {how}{alike}"
+
+
+def legend(found: Sequence[Difference]) -> list[str]:
+    """What the columns say, and why some are empty."""
+    out = [
+        "noise: 95 % of the random splits of these units into two sides differ by less; p: the "
+        "share that differs at least as much, corrected for the number of measures"
+    ]
+    few = any(each.change is Change.UNKNOWN for each in found)
+    return [*out, "unknown: too few values on a side"] if few else out
 
 
 def _table(found: Sequence[Difference]) -> str:
@@ -115,14 +126,17 @@ def _apart(value: float | None, points: bool, sign: str) -> str:
 
 
 def _last(comparison: Comparison) -> str:
-    rule = f"p ≤ {LEVEL:g} and more than {comparison.threshold:.3g} of A ({POINTS:.0%} of a share)"
+    if comparison.units is None:
+        return f"not compared · exit {comparison.exit}"
+    of_a, points = 100 * comparison.threshold, 100 * POINTS
+    rule = f"p ≤ {LEVEL:g} and more than {of_a:.3g} % of A, of a share {points:g} pt"
     changed = [
         f"{each.measure.name} {each.change.value}"
         for each in comparison.found
         if each.change in (Change.WORSE, Change.BETTER)
     ]
     told = ", ".join(changed) or "no difference"
-    return f"{told} ({rule}) · exit {comparison.exit}"
+    return f"{told} (what counts: {rule}) · exit {comparison.exit}"
 
 
 def document(comparison: Comparison, version: str) -> dict[str, Json]:

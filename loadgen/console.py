@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tabulate import tabulate
 
+from conformance.capture import Json
 from conformance.report.escape import excerpt, terminal
 from loadgen import asked, crew, provenance, strata
 from loadgen.bounds import AS_READ, AT_MOST, Limits, mark
 from loadgen.groups import bands
 from loadgen.looking import judged_failures
-from loadgen.outcome import Sums
-from loadgen.result import Result
+from loadgen.outcome import Fate, Sums
+from loadgen.quantiles import least
+from loadgen.result import Failure, Result
 from loadgen.server_metrics import told as told_by_server
 from loadgen.slo import Judged, Met
 from loadgen.summary import Distribution, Summary
@@ -32,6 +34,7 @@ def render(result: Result) -> str:
         _books(result.summary.books),
         "",
         _latencies(result),
+        *signs(result, SHOWN, STATISTICS),
         "",
         *_clients(result),
         *strata.lines(result.strata, marked(result)),
@@ -50,12 +53,23 @@ def head(result: Result) -> str:
     """Who was asked, and for what load."""
     target, load = result.target, result.load
     name = f"{terminal(target.model)} at {terminal(target.url)} ({terminal(target.api)})"
-    how = {key: value for key, value in load.items() if value is not None and key in _HOW}
-    offered = ", ".join(f"{key} {terminal(str(value))}" for key, value in how.items())
+    how = {key: value for key, value in load.items() if value and key in _HOW}
+    offered = ", ".join(
+        f"{key} {terminal(_amount(value))}{_HOW[key]}" for key, value in how.items()
+    )
     return f"{name}\n{offered}"
 
 
-_HOW = ("arrivals", "rate", "stages", "trace", "concurrency", "duration", "requests", "warmup")
+# What is said of a load, in the order in which it describes itself, and the unit.
+_HOW = {
+    **dict.fromkeys(("arrivals", "stages", "trace", "concurrency", "requests"), ""),
+    "rate": "/s",
+    **dict.fromkeys(("duration", "warmup"), " s"),
+}
+
+
+def _amount(value: Json) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _books(books: Sums) -> str:
@@ -70,6 +84,19 @@ def _latencies(result: Result) -> str:
     head = ["ms", "n", *STATISTICS, "p99, failures as ∞"]
     align = ("left", *("right",) * (len(head) - 1))
     return tabulate(rows, headers=head, colalign=align, disable_numparse=True)
+
+
+def signs(result: Result, metrics: Sequence[str], statistics: Sequence[str]) -> Iterator[str]:
+    """What the signs in a table of these mean, of those that are there."""
+    summary = result.summary
+    shown = [summary.between.get(name, {}) for name in metrics]
+    if not summary.is_by_reads and any(name in statistics for each in shown for name in each):
+        yield f"{AT_MOST}: at most; the times of some chunks are bounds, which leave it open"
+    known = [summary.metrics[name].statistics for name in metrics if summary.metrics[name].n]
+    few = [name for name in statistics if any(each[name] is None for each in known)]
+    if few:
+        needs = ", ".join(f"{name} {least(float(name[1:]) / 100)}" for name in few)
+        yield f"–: too few values to tell ({needs})"
 
 
 def _latency(name: str, result: Result) -> list[str]:
@@ -136,17 +163,29 @@ def _clients(result: Result) -> Iterator[str]:
 def rates(result: Result) -> Iterator[str]:
     summary = result.summary
     known = {name: rate for name, rate in summary.rates.items() if rate is not None}
-    told = ", ".join(f"{name} {rate:.4g}" for name, rate in known.items())
-    yield f"a second, over {summary.window.seconds:.3f} s: {told or 'nothing'}"
+    flying = known.pop("in-flight", None)
+    told = ", ".join(f"{name} {_rate(rate)}" for name, rate in known.items()) or "nothing"
+    mean = "" if flying is None else f"; in flight {_rate(flying)} (mean)"
+    yield f"per second, over {summary.window.seconds:.3f} s: {told}{mean}"
     share = "–" if summary.goodput is None else f"{summary.goodput:.2%}"
     yield f"goodput: {summary.good} of {summary.counted} requests ({share})"
 
 
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
 def _failures(result: Result) -> Iterator[str]:
     for each in result.failures:
-        why = " · ".join(str(part) for part in (each.status, each.detail) if part is not None)
+        why = " · ".join(map(str, reasons(each)))
         told = f": {excerpt(each.told)[:TOLD]}" if each.told else ""
         yield f"failed: {each.count} × {each.fate.value} ({terminal(why)}){told}"
+
+
+def reasons(failure: Failure) -> list[str | int]:
+    """Its status, and how it ended: of a refusal the status says all."""
+    detail = None if failure.fate is Fate.REFUSED else failure.detail
+    return [part for part in (failure.status, detail) if part is not None]
 
 
 def _checks(result: Result) -> Iterator[str]:
@@ -200,7 +239,8 @@ def _verdict(result: Result) -> Sequence[str]:
 
 def verdict(result: Result) -> str:
     """One line: is it valid, what failed, the exit code."""
-    word = "valid" if result.valid else ", ".join(each.reason for each in result.doubts)
+    why = ", ".join(each.reason for each in result.doubts)
+    word = "valid" if result.valid else f"not valid ({why})"
     failed = f"{result.failed} failed, {terminal(result.allowed)} allowed"
     complete = "" if result.complete else " · not complete"
     return f"{word} · {failed}{complete} · exit {result.exit}"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from conformance.report.escape import excerpt, html
 from loadgen import asked, console, provenance, strata
 from loadgen.compare import Change
-from loadgen.compare_console import Comparison, shown_row
+from loadgen.compare_console import Comparison, legend, shown_row
 from loadgen.formulas import METRICS
 from loadgen.groups import bands
 from loadgen.looking import judged_failures
@@ -131,7 +131,10 @@ def _latencies(result: Result) -> str:
         [name, str(found.n), *(console.cell(found, s, between.get(name)) for s in statistics)]
         for name, found in known.items()
     ]
-    return table(head, rows, {name: METRICS[name].formula for name in known})
+    signs = "".join(
+        f"<p>{html(each)}</p>\n" for each in console.signs(result, [*known], statistics)
+    )
+    return table(head, rows, {name: METRICS[name].formula for name in known}) + signs
 
 
 def _clients(result: Result) -> list[list[str]]:
@@ -145,7 +148,7 @@ def _clients(result: Result) -> list[list[str]]:
 
 def _failures(result: Result) -> list[list[str]]:
     return [
-        [each.fate.value, str(each.count), f"{each.status or ''} {each.detail or ''}".strip(),
+        [each.fate.value, str(each.count), " ".join(map(str, console.reasons(each))),
          excerpt(each.told)]
         for each in result.failures
     ]  # fmt: skip
@@ -179,6 +182,7 @@ def _compared(comparison: Comparison) -> Iterator[str]:
         yield f"<p>{html(comparison.by_reads)}</p>\n"
     rows = [shown_row(each) for each in comparison.found]
     yield table(["", "A", "B", "difference", "noise", "p", ""], rows, words=(6,))
+    yield "".join(f"<p>{html(line)}</p>\n" for line in legend(comparison.found) if rows)
 
 
 def table(

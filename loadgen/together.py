@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 
 from tabulate import tabulate
 
 from loadgen import console, definitions_console
-from loadgen.bounds import mark
+from loadgen.bounds import AS_READ, AT_MOST
 from loadgen.definitions import lines
 from loadgen.quantiles import label
 from loadgen.result import Result, exit_of
@@ -34,6 +35,8 @@ def _figures_of(results: Sequence[Result]) -> str:
     rows = [_spread(name, values) for name, values in _figures(results)]
     align = ("left", *("right",) * (len(head) - 1))
     table = tabulate(rows, headers=head, colalign=align, disable_numparse=True)
+    if any(row[1] != str(len(results)) for row in rows):
+        table += "\nn: runs that have enough values to tell it"
     each_run = [f"run {n}: {console.verdict(each)}" for n, each in enumerate(results, 1)]
     valid = sum(result.valid for result in results)
     last = f"{valid} of {len(results)} runs valid · exit {exit_of(results)}"
@@ -42,20 +45,22 @@ def _figures_of(results: Sequence[Result]) -> str:
 
 def _figures(results: Sequence[Result]) -> Iterator[tuple[str, list[float | None]]]:
     """Name → a value of each run; latencies in ms, rates a second."""
-    is_by_reads = any(result.summary.is_by_reads for result in results)
     for name, q in SHOWN:
-        values = [_told(result, name, label(q)) for result in results]
-        unit = f"{mark(name)} ms" if is_by_reads else "ms"
-        yield f"{name} p{q * 100:g}, {unit}", [None if v is None else v * 1e3 for v in values]
+        found = [_told(result, name, label(q)) for result in results]
+        signs = "".join(dict.fromkeys(sign for sign, _ in found if sign))
+        unit = f"{signs} ms".lstrip()
+        yield f"{name} {label(q)}, {unit}", [None if v is None else v * 1e3 for _, v in found]
     for name in RATES:
         yield f"{name}, {UNITS[name]}", [result.summary.rates[name] for result in results]
 
 
-def _told(result: Result, metric: str, statistic: str) -> float | None:
-    """By the user clock as it was read: the name has the mark."""
-    if result.summary.is_by_reads:
-        return result.summary.metrics[metric].statistics[statistic]
-    return result.summary.told(metric, statistic)
+def _told(result: Result, metric: str, statistic: str) -> tuple[str, float | None]:
+    """As `console.cell` has it: a sign, and seconds."""
+    limits = result.summary.between.get(metric, {}).get(statistic)
+    if limits is not None and math.isfinite(limits[1]):
+        return AT_MOST, limits[1]
+    value = result.summary.metrics[metric].statistics[statistic]
+    return ("" if limits is None else AS_READ), value
 
 
 def _spread(name: str, values: Sequence[float | None]) -> list[str]:

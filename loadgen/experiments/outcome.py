@@ -13,6 +13,7 @@ from tabulate import tabulate
 
 from conformance.capture import Json
 from conformance.report.escape import excerpt, terminal
+from loadgen import console
 from loadgen.experiments.figures import Shot
 from loadgen.experiments.reports import REPORTS, Report
 from loadgen.experiments.spec import Experiment
@@ -25,7 +26,6 @@ from loadgen.experiments.table import (
     Table,
     Verdict,
     judged,
-    texts,
 )
 from loadgen.export import SCHEMA, TOOL
 from loadgen.looking import judged_failures
@@ -140,7 +140,7 @@ def _undecided(verdicts: Sequence[Verdict], asked: Sequence[Bound]) -> Iterator[
 def _failures(shots: Sequence[Shot]) -> Iterator[str]:
     for shot in shots:
         for each in shot.result.failures:
-            why = " · ".join(str(part) for part in (each.status, each.detail) if part is not None)
+            why = " · ".join(map(str, console.reasons(each)))
             told = f": {excerpt(each.told)[:TOLD]}" if each.told else ""
             told = f" ({why}){told}" if why else told
             yield f"{shot.turn.name}: {each.count} × {each.fate.value}{told}"
@@ -261,9 +261,14 @@ def _more(said: Sequence[str]) -> str:
 
 
 def _table(table: Table) -> str:
-    align = ["right" if c.unit else "left" for c in table.columns]
-    heads = [column.head for column in table.columns]
-    return tabulate(list(texts(table)), headers=heads, colalign=align, disable_numparse=True)
+    """Without the columns of which nothing is known: terminals are narrow."""
+    known = [c for c in table.columns if any(row.get(c.name) is not None for row in table.rows)]
+    rows = [[table.text(column, row) for column in known] for row in table.rows]
+    align = ["right" if c.unit else "left" for c in known]
+    heads = [column.head for column in known]
+    text = tabulate(rows, headers=heads, colalign=align, disable_numparse=True)
+    rest = ", ".join(c.name for c in table.columns if c not in known)
+    return f"{text}\n\nnothing is known of {rest}" if rest else text
 
 
 def bound(found: Verdict) -> str:

@@ -166,7 +166,11 @@ def test_compare_exits_1_for_a_slowdown_and_0_for_none(
     a, b = written(tmp_path, "a.json", run(0)), written(tmp_path, "b.json", run(1))
     slow = written(tmp_path, "slow.json", run(2, 1.3))
     assert cli.main(["compare", a, b]) == 0
-    assert "no difference (p ≤ 0.05" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "no difference (what counts: p ≤ 0.05 and more than 5 % of A, of a share 1 pt)" in told
+    assert f"A {a}: m at http://h/v1, 1 run\n" in told
+    assert "noise: 95 % of the random splits" in told
+    assert "unknown: too few values on a side" in told
     assert cli.main(["compare", a, slow, "--json", str(tmp_path / "out.json")]) == 1
     assert "tpot mean worse" in capsys.readouterr().out
     found = json.loads((tmp_path / "out.json").read_text())
