@@ -22,6 +22,7 @@ from loadgen.fast.stamps import Stamps
 from loadgen.fast.stream import Stream
 from loadgen.fast.watched import Watched
 from loadgen.recording import recording
+from loadgen.selftest import zero_of
 from tests.conformance.attacks import CHUNKED, TOKEN, framed_chunk
 from tests.conformance.hostile_server import EVENTS, head
 from tests.loadgen.tls_server import accepted, door
@@ -86,12 +87,13 @@ def test_where_our_side_may_have_to_react_nobody_pauses(script: Exchange, answer
 
 
 class Server:
-    """Answers STREAMS connections, an event to each in turn, STEP apart."""
+    """Answers STREAMS connections; a round, when told: an event to each in turn, STEP apart."""
 
     def __init__(self, tls: bool) -> None:
         self._listener, self._tls = socket.create_server(("127.0.0.1", 0), backlog=STREAMS), tls
         self.door = door(self._listener, tls)
         self.sends: dict[int, list[tuple[float, float]]] = {}  # by port: before and after each
+        self.told, self.rounds = threading.Semaphore(0), 0
 
     def serve(self) -> None:
         with self._listener:
@@ -99,16 +101,32 @@ class Server:
         for sock in ours:
             sock.recv(65536)
             sock.sendall(head(EVENTS, CHUNKED))
-        for _ in range(ROUNDS):
+        while self.rounds < ROUNDS:
+            self.told.acquire(timeout=20)
             for sock in ours:
                 time.sleep(STEP)
                 before = time.monotonic()
                 sock.sendall(framed_chunk(TOKEN))
                 sent = self.sends.setdefault(sock.getpeername()[1], [])
                 sent.append((before, time.monotonic()))
+            self.rounds += 1
         for sock in ours:
             sock.sendall(b"0\r\n\r\n")
             sock.close()
+
+
+async def rounds(server: Server, engine: Engine) -> None:
+    """Nothing of ours runs while one is sent; the next waits until all of it has been read."""
+    watched = engine._watched
+    for number in range(ROUNDS):
+        # Nobody says when it has read.
+        while (  # noqa: ASYNC110
+            len(watched) < STREAMS or any(e.stream.reads <= number for e in watched.values())
+        ):
+            await trio.sleep(0.001)
+        server.told.release()
+        while server.rounds <= number:
+            time.sleep(0.001)  # noqa: ASYNC251
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
@@ -134,7 +152,7 @@ def test_one_look_serves_several_streams_and_every_event_has_its_own_time(
         fast.engine.pause.ended(LONG, 9.0)
         while fast.engine.pause.seconds < MOST:  # it has grown before
             fast.engine.pause.after(0.0, WINDOW)
-        origin = time.monotonic() - fast.now()
+        origin = zero_of(time.monotonic, fast.now)
 
         async def one() -> None:
             async with fast.connection() as connection:
@@ -145,6 +163,7 @@ def test_one_look_serves_several_streams_and_every_event_has_its_own_time(
 
         with trio.fail_after(30):
             async with fast.open(), trio.open_nursery() as nursery:
+                nursery.start_soon(rounds, server, fast.engine)
                 for _ in range(STREAMS):
                     nursery.start_soon(one)
         return origin, fast
