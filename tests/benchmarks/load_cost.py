@@ -8,6 +8,7 @@ process: it plays for some seconds, and says how many events it had and what CPU
 start-up left out. The order turns with each round; what is told are the medians of rounds.
 
 recorded: loadgen's recorders, every byte and read kept, framing followed to the end of each answer.
+under TLS: handshakes included.
 judged: besides, each answer read, measured and held against all wire and shape checks. bare: a
 loop around a common HTTP library and json.loads, nothing kept; aiohttp where it is installed.
 --tools: load generators of others besides, each in its turn; see other_tools.
@@ -26,10 +27,11 @@ import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from ssl import SSLContext
 
 import trio
 
-from conformance.connect import Door
+from conformance.connect import Door, tls_context
 from conformance.dossier import CHAT
 from conformance.script import Bounds, Clocks, Exchange
 from conformance.specs import known_cases
@@ -42,6 +44,7 @@ from loadgen.played import Played
 from loadgen.recording import KERNEL, USER, recording
 from loadgen.workload import Workload
 from tests.benchmarks import other_tools
+from tests.loadgen.tls_server import contexts
 
 OURSELVES = (sys.executable, "-m", "tests.benchmarks.load_cost")
 RESULT = Path(__file__).parent / "results" / "load_cost.md"
@@ -139,9 +142,12 @@ class Paced:
 
 
 async def server() -> None:
-    listening = await asyncio.start_server(Paced().serve, "127.0.0.1", 0, backlog=1024)
-    print(listening.sockets[0].getsockname()[1], flush=True)
-    await listening.serve_forever()
+    """Two doors, without TLS and with it; their ports are told in that order."""
+    serve = Paced().serve
+    for tls in (None, contexts()[0]):
+        made = await asyncio.start_server(serve, "127.0.0.1", 0, backlog=1024, ssl=tls)
+        print(made.sockets[0].getsockname()[1], flush=True)
+    await made.serve_forever()
 
 
 # -- the clients -----------------------------------------------------------------------------------
@@ -157,10 +163,12 @@ def _script(port: int) -> Callable[[int], Exchange]:
     return script
 
 
-async def _played(clock: str, port: int, seconds: float) -> tuple[list[Played], float]:
+async def _played(
+    clock: str, port: int, seconds: float, tls: SSLContext | None = None
+) -> tuple[list[Played], float]:
     """What was played, as `loadgen run --clock` does, and the CPU time of it."""
     played: list[Played] = []
-    async with recording(Door("127.0.0.1", port), clock, ()) as made:
+    async with recording(Door("127.0.0.1", port, tls=tls), clock, ()) as made:
         player = Player(made.recorder, _script(port), played.append, None, made.sleep, made.watch)
         before = time.process_time()
         await player.play(Closed(STREAMS, seconds=seconds))
@@ -178,6 +186,16 @@ def fast(port: int, seconds: float) -> Measured:
 
 def plain(port: int, seconds: float) -> Measured:
     played, cpu = trio.run(_played, USER, port, seconds)
+    return _events(played), cpu
+
+
+def fast_tls(port: int, seconds: float) -> Measured:
+    played, cpu = trio.run(_played, KERNEL, port, seconds, tls_context(insecure=True))
+    return _events(played), cpu
+
+
+def plain_tls(port: int, seconds: float) -> Measured:
+    played, cpu = trio.run(_played, USER, port, seconds, tls_context(insecure=True))
     return _events(played), cpu
 
 
@@ -254,10 +272,15 @@ def bare_aiohttp(port: int, seconds: float) -> Measured:
     return count, cpu
 
 
+UNDER_TLS: dict[str, Callable[[int, float], Measured]] = {
+    "recorded and framed under TLS, fast recorder": fast_tls,
+    "recorded and framed under TLS, plain recorder": plain_tls,
+}
 CLIENTS: dict[str, Callable[[int, float], Measured]] = {
     "recorded and framed, fast recorder": fast,
     "recorded, judged and counted, fast recorder": judged,
     "recorded and framed, plain recorder": plain,
+    **UNDER_TLS,
     **({"bare aiohttp": bare_aiohttp} if find_spec("aiohttp") else {}),
     **({"bare httpx": bare_httpx} if find_spec("httpx") else {}),
 }
@@ -292,7 +315,7 @@ def table(rounds: int, seconds: float, tools: Path | None = None) -> list[str]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            port = int(process.stdout.readline())
+            port, tls_port = (int(process.stdout.readline()) for _ in range(2))
             found: dict[str, list[float]] = {name: [] for name in CLIENTS}
             names = list(CLIENTS)
             folder = (tools or Path()).resolve()
@@ -300,7 +323,8 @@ def table(rounds: int, seconds: float, tools: Path | None = None) -> list[str]:
             ran: dict[other_tools.Tool, list[other_tools.Ran]] = {tool: [] for tool in there}
             for _ in range(rounds):
                 for name in names:
-                    found[name].append(measured(name, port, seconds))
+                    door = tls_port if name in UNDER_TLS else port
+                    found[name].append(measured(name, door, seconds))
                 names.append(names.pop(0))
                 for tool in there:
                     ran[tool].append(
