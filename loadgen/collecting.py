@@ -12,15 +12,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 EVERY = 0.1  # seconds
+SELDOM = 10_000  # objects more than before, after which the young ones are walked
 
 
 @contextmanager
 def short_collections() -> Iterator[None]:
     """Afterwards all is as before: cycles that were set aside are found by the next collection."""
+    before = gc.get_threshold()
     gc.freeze()
+    gc.set_threshold(SELDOM, *before[1:])
     try:
         yield
     finally:
+        gc.set_threshold(*before)
         gc.unfreeze()
 
 

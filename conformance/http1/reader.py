@@ -129,18 +129,25 @@ class Reader:
 
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes from the wire, return the body's bytes among them."""
-        self._data, self._pos = data, 0
         out: list[bytes] = []
+        self._go_through(data, out)
+        return out[0] if len(out) == 1 else b"".join(out)
+
+    def follow(self, data: bytes) -> None:
+        """As `feed`, for whoever only asks where the message ends."""
+        self._go_through(data, None)
+
+    def _go_through(self, data: bytes, out: list[bytes] | None) -> None:
+        self._data, self._pos = data, 0
         size = len(data)
         while self._pos < size:
             if self._at is _At.SIZE and self._shortcut and not self._line:
                 self._skim(out)
             piece = self._STEPS[self._at](self)
-            if piece:
+            if piece and out is not None:
                 out.append(piece)
         self._base += size
         self._data = b""
-        return out[0] if len(out) == 1 else b"".join(out)
 
     def close(self) -> None:
         """The peer closed its side. Idempotent; whatever is fed afterwards is ignored."""
@@ -254,11 +261,12 @@ class Reader:
         self._pos += len(piece)
         return piece
 
-    def _skim(self, out: list[bytes]) -> None:
+    def _skim(self, out: list[bytes] | None) -> None:
         """Take the plain chunks that stand here; what comes then goes the obvious way."""
         data, base, body = self._data, self._base, self._body
         for start, end in whole_chunks(data, self._pos, self._room):
-            out.append(data[start:end])
+            if out is not None:
+                out.append(data[start:end])
             if self._keeps_spans:
                 self._span_wire.append(base + start)
                 self._span_body.append(body)

@@ -129,7 +129,7 @@ class Stream:
 
     def _look(self, data: bytes, at: float) -> End | str:
         http = self._http
-        http.feed(bytes(self.received[self._fed :]))
+        http.follow(bytes(memoryview(self.received)[self._fed :]))
         self._fed = len(self.received)
         if http.complete and http.end is not None:
             self.late += self.received[http.end :]

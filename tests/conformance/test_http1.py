@@ -378,3 +378,20 @@ def test_without_spans_a_body_of_many_chunks_leaves_nothing_but_its_end() -> Non
     assert quiet.feed(wire) == told.feed(wire) == b"x" * 50
     assert (quiet.end, quiet.complete) == (told.end, True)
     assert (len(told.spans), quiet.spans, quiet.wire_offset(3)) == (50, [], None)
+
+
+@pytest.mark.parametrize("shortcut", [True, False])
+@given(st.binary(max_size=40), st.lists(st.integers(1, 9), max_size=12))
+def test_who_only_follows_a_message_sees_it_end_where_who_reads_it_does(
+    shortcut: bool, late: bytes, sizes: list[int]
+) -> None:
+    wire = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    wire += b"".join(b"%x\r\n%b\r\n" % (size, b"y" * size) for size in sizes) + late
+    read, followed = Reader(shortcut=shortcut), Reader(shortcut=shortcut)
+    for at in range(0, len(wire), 7):
+        read.feed(wire[at : at + 7])
+        followed.follow(wire[at : at + 7])
+    read.close()
+    followed.close()
+    assert (followed.end, followed.complete) == (read.end, read.complete)
+    assert (followed.anomalies, followed.spans) == (read.anomalies, read.spans)

@@ -11,6 +11,7 @@ import trio
 from conformance.capture import Capture
 from conformance.script import Bounds, Clocks, Exchange
 from loadgen.ahead import BYTES, STEPS, Ahead
+from loadgen.collecting import SELDOM
 from loadgen.courses import Step
 from loadgen.load import Open
 from loadgen.play import Player
@@ -75,15 +76,20 @@ def test_what_waits_is_bounded_by_number_and_by_size() -> None:
 
 def test_what_is_old_is_set_aside_while_a_load_is_played_and_no_longer() -> None:
     seen: list[int] = []
+    thresholds: set[tuple[int, int, int]] = set()
 
     async def looks(scope: trio.CancelScope) -> None:
         for _ in range(3):
             await trio.sleep(1.05)
             seen.append(gc.get_freeze_count())
+            thresholds.add(gc.get_threshold())
 
+    before = gc.get_threshold()
     against(lambda asked: None, "--rate", "10", "--duration", "4", meanwhile=looks)
     assert 0 < seen[0] < seen[1] < seen[2]
     assert gc.get_freeze_count() == 0
+    assert thresholds == {(SELDOM, *before[1:])}
+    assert gc.get_threshold() == before
 
 
 class Logging:
