@@ -99,7 +99,7 @@ MODULES = {
     ),
     **dict.fromkeys(("stop.whitespace", "stop.five", "stop.none"), "stopforms"),
     **dict.fromkeys(("tool.named", "tool.parallel"), "toolchoice"),
-    **dict.fromkeys(("usage.choices", "usage.prompt-once"), "counted"),
+    **dict.fromkeys(("usage.choices", "usage.prompt-once", "stop.cost"), "counted"),
     **dict.fromkeys(("stop.literal", "stop.prompt"), "decoys"),
     **dict.fromkeys(
         (

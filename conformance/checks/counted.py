@@ -1,4 +1,6 @@
-"""What several choices cost: each its own tokens, and the prompt its tokens once (rule Z19)."""
+"""What an answer costs: each choice its own tokens, the prompt its tokens once, and nothing that a
+stop string has spared (rules Z19, S19).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,8 @@ from dataclasses import dataclass
 
 from conformance.capture import Json
 from conformance.checks import Findings, Trial
+from conformance.checks.cutruns import finding, run_of, shown
+from conformance.checks.cutruns import said as said_of
 from conformance.checks.fin import limit_of
 from conformance.checks.live import ENDED, expected, finish_of
 from conformance.checks.place import at_body, at_chunk
@@ -14,6 +18,9 @@ from conformance.checks.usage import SMALL_CONTEXT, SMALL_LIMIT, costs, final_us
 from conformance.chunks import Chunk, member
 from conformance.findings import Abstain, Finding
 from conformance.reading import Form, Reading
+
+_TELLING = 32  # tokens of a control; less may be a step or two of a server that drafts ahead
+_PART = 0.7  # of the control's text; what remains is more than is generated ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,41 @@ def usage_prompt_once(trial: Trial) -> Findings:
     elif count == n * once:
         said = f"a prompt of {once} tokens is counted as {count} for {n} choices"
         yield Finding("Z19", said, role="stream")
+
+
+def stop_cost(trial: Trial) -> Findings:
+    """S19: "the API will stop generating further tokens", and what is not generated costs nothing.
+
+    How many tokens a text has is not known here. An answer that was cut well before its control,
+    which its limit ended, and cost as much was not ended by the stop string.
+    """
+    control = _first(trial, "control")
+    whole, ended = _used(control), said_of(control) if control else None
+    if control is None or ended is None or whole is None:
+        yield Abstain("not-recorded", "the tokens of a whole control are not known")
+        return
+    if ended.finish != "length" or whole < _TELLING:
+        yield Abstain("mat", "the control is short, or ended before its limit")
+        return
+    decided = False
+    for run in (run_of(trial, role) for role in ("cut", "white", "first")):
+        if isinstance(run, Abstain) or run.cut is None or not run.is_exact:
+            continue
+        used = _used(run.reading)
+        early = run.cut[1] <= len(control.text) * _PART
+        if used is not None and early and used >= whole:
+            said = f"{shown(run.said.text)}, where a stop string ended it, cost {used} tokens"
+            yield finding(run, "S19", f"{said}, and {whole} without it")
+            return
+        decided |= used is not None and early
+    if not decided:
+        yield Abstain("mat", "no answer that a stop string ended early, with its usage")
+
+
+def _used(reading: Reading | None) -> int | None:
+    """The completion tokens of an answer."""
+    bill = _bill(reading) if reading else None
+    return bill.count("completion_tokens") if bill else None
 
 
 def _bill(reading: Reading) -> _Bill | None:

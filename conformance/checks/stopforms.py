@@ -21,7 +21,10 @@ def stop_whitespace(trial: Trial) -> Findings:
     """S12: a stop string is text, white space too."""
     run = run_of(trial, "white")
     if isinstance(run, Abstain):
-        yield run
+        unsent = (
+            run.reason == "mat" and trial.readings.get("cut") and not trial.readings.get("white")
+        )
+        yield Abstain("not-seen", "not sent: the answer served otherwise") if unsent else run
         return
     at_once = run.cut is not None and run.cut[0] == 0
     single = run_of(trial, "first" if at_once else "cut")

@@ -105,14 +105,25 @@ def _of_each(usage: Document, n: int) -> Document:
     return usage | {"prompt_tokens": prompt, "total_tokens": prompt + usage["completion_tokens"]}
 
 
+def _to_its_limit(usage: Document, place: Place) -> Document:
+    limit = place.body.get("max_tokens")
+    if not place.body.get("stop") or not isinstance(limit, int):
+        return usage
+    used = limit * place.choices
+    return usage | {"completion_tokens": used, "total_tokens": usage["prompt_tokens"] + used}
+
+
 def _shared(change: Callable[[Document, int], Document]) -> dict[str, Any]:
-    """Another usage for several choices, streamed and plain."""
+    """Another usage for several choices."""
+    return _billed(lambda usage, place: change(usage, place.choices))
+
+
+def _billed(change: Callable[[Document, Place], Document]) -> dict[str, Any]:
+    """Another usage, streamed and plain."""
 
     def counted(place: Place, document: Document) -> Document:
         usage = document.get("usage")
-        if not isinstance(usage, dict) or place.choices < 2:
-            return document
-        return {**document, "usage": change(usage, place.choices)}
+        return {**document, "usage": change(usage, place)} if isinstance(usage, dict) else document
 
     return {"chunk": lambda place, chunk: (counted(place, chunk),), "plain": counted}
 
@@ -194,6 +205,7 @@ USAGE = (
         ),
     ),
     Fault("usage.choices", "of several choices one is counted", **_shared(_of_one)),
+    Fault("stop.cost", "a stopped answer costs all of its limit", **_billed(_to_its_limit)),
     Fault("usage.prompt-once", "the prompt is counted for each choice", **_shared(_of_each)),
     Fault(
         "usage.conflict",

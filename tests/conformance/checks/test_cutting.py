@@ -278,6 +278,36 @@ def test_white_space_at_the_very_beginning_is_measured_by_what_the_first_text_do
     assert verdicts(right)["whitespace"].verdict is Verdict.FAIL
 
 
+def costing(tokens: int, *pieces: str, reason: str = "stop", **request: Any) -> Capture:
+    """An answer that cost so many tokens."""
+    usage = {"prompt_tokens": 1, "completion_tokens": tokens, "total_tokens": 1 + tokens}
+    records = [record | {"usage": None} for record in texts(*pieces, reason=reason)]
+    last = {**records[0], "choices": [], "usage": usage}
+    return streamed([*records, last], **ASKS_USAGE, **request)
+
+
+def cost(used: int, whole: int = 64, reason: str = "length", cut: str = CUT) -> Verdict:
+    """The verdict where the control and the answer that a stop string ended cost so much."""
+    before = costing(whole, *TOKENS, reason=reason)
+    roles = {
+        "control": (before, before),
+        "cut": (costing(used, TEXT[: TEXT.index(cut)], stop=cut),),
+    }
+    picked: dict[str, Any] = {"stops": {"cut": cut}}
+    each = Dossier("stop-cut", roles, api="chat", parameters={"answer": "long"}, picked=picked)
+    found: Verdict = judged(each)["stop.cost"].verdict
+    return found
+
+
+def test_an_answer_that_a_stop_string_ended_costs_less_than_one_that_its_limit_did() -> None:
+    assert cost(20) is Verdict.PASS
+    assert cost(63) is Verdict.PASS  # how many tokens a text has is not known
+    assert cost(64) is Verdict.NON_STRICT
+    assert cost(64, cut=" 14") is Verdict.INCONCLUSIVE  # so little remains that it may be ahead
+    assert cost(16, whole=16) is Verdict.INCONCLUSIVE
+    assert cost(64, reason="stop") is Verdict.INCONCLUSIVE
+
+
 def none(*limits: Capture, before: Capture | None = None, idle: bool = False) -> Verdict:
     """The verdict on `stop` that names no string, in a crowd beside an answer without it."""
     reason = "length" if idle else "stop"
