@@ -7,10 +7,10 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-START = 10.0  # seconds
+START = 30.0  # seconds
 # Debian keeps it where only root looks.
 COMMAND = shutil.which("nginx") or "/usr/sbin/nginx"
 # Where Debian's build would write outside of the prefix.
@@ -30,7 +30,7 @@ http {{
 """
 SERVER = """\
     server {{
-        listen 127.0.0.1:{port};
+        listen 127.0.0.1:{port} reuseport;
         location / {{
             proxy_pass {upstream};
             {lines}
@@ -42,7 +42,14 @@ SERVER = """\
 @contextmanager
 def nginx(folder: Path, upstream: str, locations: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """Name → root URL, of one port for each of `locations`, whose values are nginx's directives."""
-    ports = {name: _free_port() for name in locations}
+    with ExitStack() as held:
+        ports = {name: held.enter_context(_held_port()) for name in locations}
+        yield from _started(folder, upstream, locations, ports)
+
+
+def _started(
+    folder: Path, upstream: str, locations: Mapping[str, str], ports: Mapping[str, int]
+) -> Iterator[dict[str, str]]:
     servers = [
         SERVER.format(port=ports[name], upstream=upstream, lines=lines)
         for name, lines in locations.items()
@@ -64,10 +71,13 @@ def nginx(folder: Path, upstream: str, locations: Mapping[str, str]) -> Iterator
                 server.kill()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@contextmanager
+def _held_port() -> Iterator[int]:
+    """Free for who asks for it by name as we do, and for nobody who asks for any."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
 
 
 def _wait_for(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
