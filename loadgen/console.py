@@ -16,6 +16,7 @@ from loadgen.looking import judged_failures
 from loadgen.outcome import Fate, Sums
 from loadgen.quantiles import least
 from loadgen.result import Failure, Result
+from loadgen.server_metrics import Served
 from loadgen.server_metrics import told as told_by_server
 from loadgen.slo import Judged, Met
 from loadgen.summary import Distribution, Summary
@@ -182,6 +183,11 @@ def _failures(result: Result) -> Iterator[str]:
         yield f"failed: {each.count} × {each.fate.value} ({terminal(why)}){told}"
 
 
+def by_server(result: Result, served: Served) -> list[str]:
+    """What its own metrics say, beside ours."""
+    return told_by_server(served, result.rows, f"{AT_MOST} " * result.summary.is_by_reads)
+
+
 def reasons(failure: Failure) -> list[str | int]:
     """Its status, and how it ended: of a refusal the status says all."""
     detail = None if failure.fate is Fate.REFUSED else failure.detail
@@ -193,7 +199,7 @@ def _checks(result: Result) -> Iterator[str]:
     if result.crew is not None:
         yield from crew.lines(result.crew)
     if result.served is not None:
-        yield from told_by_server(result.served, result.rows)
+        yield from by_server(result, result.served)
     for each in tally.crossed[:CROSSED_SHOWN]:
         yield f"cross-talk: request {each.index} was answered with the mark of request {each.other}"
     if len(tally.crossed) > CROSSED_SHOWN:

@@ -15,7 +15,6 @@ from loadgen.looking import judged_failures
 from loadgen.plots import figures
 from loadgen.quantiles import label
 from loadgen.result import Result
-from loadgen.server_metrics import told as told_by_server
 from loadgen.summary import QUANTILES
 
 HEAD = """<!doctype html>
@@ -115,7 +114,7 @@ def _lines(result: Result) -> Iterator[str]:
     yield from asked.lines(result.lengths, result.load.get("input_tokens_by"))
     yield from provenance.lines(result)
     if result.served is not None:
-        yield from told_by_server(result.served, result.rows)
+        yield from console.by_server(result, result.served)
     if result.recovery is not None:
         yield str(result.recovery)
     if result.solo is not None:

@@ -12,7 +12,8 @@ from loadgen.result import Result
 from loadgen.svg import Bar, Lane, Plot, Point, Series, lanes, plot
 
 LANES = 80
-BINS = 60
+BINS = 60  # at most, and
+REQUESTS_A_BIN = 5
 TICKS = 400  # of one lane
 BOUNDED = "Times as they were read; where one is a bound the chunk came then or before."
 
@@ -47,7 +48,7 @@ def distributions(title: str, pools: Mapping[str, Sequence[float]], *, is_bounde
     ends = [pool[min(len(pool) - 1, int(0.995 * len(pool)))] for pool in pools.values() if pool]
     most = 1.05 * max(ends, default=1.0)
     beyond = sum(v > most for pool in pools.values() for v in pool)
-    notes = [f"{beyond} values lie beyond the right edge."] if beyond else []
+    notes = [f"Values beyond the right edge: {beyond}."] if beyond else []
     notes += [BOUNDED] if is_bounded else []
     return Plot(title, "ms", "share of values up to", series, 1.0, most or 1.0, " ".join(notes))
 
@@ -70,7 +71,8 @@ def _binned(times: Sequence[float | None], start: float, width: float) -> list[P
 
 def rates(result: Result, title: str) -> Plot:
     start = _start(result)
-    width = max(result.summary.window.end - start, 1e-3) / BINS
+    bins = min(BINS, max(1, len(result.rows) // REQUESTS_A_BIN))
+    width = max(result.summary.window.end - start, 1e-3) / bins
     rows = result.rows
     done = [row.last_event for row in rows if row.success]
     series = [

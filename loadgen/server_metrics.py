@@ -138,8 +138,8 @@ def reconcile(served: Served, rows: Sequence[Row]) -> Reconciled:
     )
 
 
-def told(served: Served, rows: Sequence[Row]) -> list[str]:
-    """In lines for a terminal."""
+def told(served: Served, rows: Sequence[Row], sign: str = "") -> list[str]:
+    """In lines for a terminal. `sign`: what the client's own times are, where these are bounds."""
     found = reconcile(served, rows)
     lines = [f"server's own metrics ({served.server}): {len(served.samples)} scrapes"]
     if found.tokens is not None:
@@ -152,8 +152,8 @@ def told(served: Served, rows: Sequence[Row]) -> list[str]:
     if found.server_mean is not None and found.client_mean is not None:
         apart = (found.client_mean - found.server_mean) * 1e3
         lines.append(
-            f"mean ttft@sent {found.client_mean * 1e3:.2f} ms, the server's own "
-            f"{found.server_mean * 1e3:.2f} ms, {apart:+.2f} ms: network, HTTP, and what lies "
-            "outside its clock"
+            f"mean ttft@sent {sign}{found.client_mean * 1e3:.2f} ms, the server's own "
+            f"{found.server_mean * 1e3:.2f} ms, {sign}{apart:+.2f} ms: network, HTTP, and what "
+            "lies outside its clock"
         )
     return lines

@@ -42,7 +42,7 @@ def main(args: argparse.Namespace) -> int:
         complete = played(make, search, args.settle)
         text = json.dumps(document(search, args, complete=complete), indent=1, allow_nan=False)
         outputs.write("json", iter([text + "\n"]))
-        outputs.tell(render(search, complete=complete))
+        outputs.tell(heading(args) + render(search, complete=complete))
     return exit_of(search, complete=complete)
 
 
@@ -90,6 +90,12 @@ def exit_of(search: Search, *, complete: bool) -> int:
     if search.untold is not None or not complete:
         return 3
     return int(search.met is None)
+
+
+def heading(args: argparse.Namespace) -> str:
+    """What was looked for, and where."""
+    rates = f"{args.least:g} to {args.most:g} requests a second, within {args.resolution:g} %"
+    return f"{terminal(args.url)}: {terminal(', '.join(args.slo))}; {rates}\n"
 
 
 def render(search: Search, *, complete: bool) -> str:

@@ -273,7 +273,9 @@ def _table(table: Table) -> str:
 
 def bound(found: Verdict) -> str:
     """How it fared, in a line."""
-    where = f" ({'; '.join(found.where)})" if found.where else ""
+    nothing = "no line has a number there" if found.held is Held.UNKNOWN else ""
+    said = "; ".join(found.where) or nothing
+    where = f" ({said})" if said else ""
     return f"bound {found.held.value}: {found.bound.text}{where}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ from loadgen import compare_console, console, page, together
 from loadgen.compare_console import Comparison
 from loadgen.measure import Row
 from loadgen.outcome import Fate
+from loadgen.server_metrics import Histogram, Served
 from tests.loadgen.rows import failed, row
 from tests.loadgen.test_bounds import clumped, result
 
@@ -67,6 +69,17 @@ def test_of_several_runs_figures_that_are_open_have_the_most_that_they_can_be() 
     (line,) = begins(together.render(runs).splitlines(), "gap p99, ≤ ms")
     assert line.split()[-4:] == ["200.00", "200.00", "200.00", "0.0%"]
     assert begins(together.render(runs).splitlines(), "ttft p50, ms")
+
+
+def test_beside_the_servers_own_figure_ours_by_the_user_clock_is_at_most() -> None:
+    histogram = Histogram(((math.inf, 1.0),), 0.4, 1.0)
+    served = Served("streamproof", (), None, histogram)
+    made = replace(result([row(0, 1.0)], clock="user"), served=served)
+    ours = "mean ttft@sent ≤ 500.00 ms, the server's own 400.00 ms, ≤ +100.00 ms"
+    assert ours in console.render(made)
+    assert ours in "".join(page.parts([made], ["A"])).replace("&#x27;", "'")
+    stamped = replace(result([row(0, 1.0)]), served=served)
+    assert "mean ttft@sent 500.00 ms" in console.render(stamped)
 
 
 def test_runs_that_cannot_tell_a_figure_are_counted_out_and_it_is_said() -> None:

@@ -135,6 +135,7 @@ def test_a_bound_that_the_experiment_brings_may_be_undecided() -> None:
     made = outcome_of(experiment, experiment.options, shots, gates, complete=True)
     assert [each.held for each in made.verdicts] == [Held.UNKNOWN, Held.UNKNOWN, Held.YES]
     assert made.exit == 0
+    assert "bound undecided: back<2s (no line has a number there)" in render(made)
 
 
 def test_what_broke_in_the_end_is_a_finding_and_fails_nobody() -> None:

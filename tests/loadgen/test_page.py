@@ -12,6 +12,7 @@ import pytest
 
 from loadgen import archive, cli
 from loadgen.page import numbered, parts
+from loadgen.plots import rates
 from loadgen.reload import loads
 from loadgen.svg import Plot, Series, plot, thin, ticks
 from tests.conformance.browser import CHROMIUM
@@ -71,6 +72,15 @@ def test_ticks_are_round_and_points_are_thinned_with_the_last_kept() -> None:
     thinned = thin([(float(n), 0.0) for n in range(10_000)])
     assert len(thinned) <= 602
     assert thinned[-1] == (9999.0, 0.0)
+
+
+def test_rates_of_few_requests_are_not_drawn_one_by_one() -> None:
+    def bins(step: int) -> int:
+        made = replace(run(0), rows=run(0).rows[::step])
+        return len(rates(made, "t").series[0].points) - 2
+
+    assert bins(1) == 60
+    assert 3 < bins(30) < 8
 
 
 def test_an_empty_plot_is_no_error() -> None:

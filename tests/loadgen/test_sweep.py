@@ -14,7 +14,7 @@ from loadgen.knee import Outcome, Search, Trial
 from loadgen.load import Open
 from loadgen.setup import Setup
 from loadgen.sweep import sweep
-from loadgen.sweep_command import document, exit_of, maker, render
+from loadgen.sweep_command import document, exit_of, heading, maker, render
 from loadgen.sweep_options import configure
 from tests.loadgen.playing import STEP, reference, virtually
 
@@ -80,6 +80,15 @@ def test_the_trials_are_repeated_with_other_seeds_and_percentiles_get_their_requ
     assert isinstance(first.load, Open)
     assert isinstance(second.load, Open)
     assert (first.load.seconds, second.load.seconds) == (60.0, 10.0)
+
+
+def test_the_result_begins_with_what_was_looked_for_and_where() -> None:
+    parser = OneLineParser()
+    configure(parser)
+    args = parser.parse_args(["http://h/v1", "--slo", "ttft:p50<1s", "--slo", "tpot:p50<9ms"])
+    assert heading(args) == (
+        "http://h/v1: ttft:p50<1s, tpot:p50<9ms; 1 to 10000 requests a second, within 5 %\n"
+    )
 
 
 # -- the command -----------------------------------------------------------------------------------
