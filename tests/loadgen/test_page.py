@@ -77,7 +77,7 @@ def test_ticks_are_round_and_points_are_thinned_with_the_last_kept() -> None:
 def test_rates_of_few_requests_are_not_drawn_one_by_one() -> None:
     def bins(step: int) -> int:
         made = replace(run(0), rows=run(0).rows[::step])
-        return len(rates(made, "t").series[0].points) - 2
+        return len(rates(made, "t").series[0].points) - 1
 
     assert bins(1) == 60
     assert 3 < bins(30) < 8
