@@ -24,7 +24,8 @@ from loadgen.outcome import Fate
 from loadgen.played import Played
 
 LEAD = 0.05  # seconds between the call and the start of the load
-TICK = 0.02  # seconds between two looks at how late the timer wakes
+TICK = 0.02  # seconds between two looks at how late the timer wakes, in a short load
+LOOKS = 400  # are enough for a p99
 TOGETHER = 16  # requests that are begun in a row
 SPARE = 0.0005  # seconds before a send in which nothing else is begun
 
@@ -110,7 +111,7 @@ class Player:
         async with self._pool.open():
             with self._scope, short_collections():
                 async with trio.open_nursery() as watching:
-                    watching.start_soon(self._watch_timer)
+                    watching.start_soon(self._watch_timer, tick(load.seconds))
                     if isinstance(load, Open):
                         await self._open(load)
                     else:
@@ -294,7 +295,7 @@ class Player:
             self._take(played)
         return played
 
-    async def _watch_timer(self) -> None:
+    async def _watch_timer(self, every: float) -> None:
         """How late the timer wakes is how late everything else here can be."""
         await self._watch(max(0.0, self.offered.start - self._recorder.now()))
         due = aside = self._recorder.now()
@@ -302,6 +303,11 @@ class Player:
             if due >= aside:
                 set_aside()
                 aside = due + EVERY
-            due = max(due + TICK, self._recorder.now())
+            due = max(due + every, self._recorder.now())
             await self._watch(max(0.0, due - self._recorder.now()))
             self.offered.lags.append(max(0.0, self._recorder.now() - due))
+
+
+def tick(seconds: float | None) -> float:
+    """Seconds between two looks at the timer, in a load that lasts so long."""
+    return TICK if seconds is None else min(EVERY, max(TICK, seconds / LOOKS))

@@ -88,6 +88,7 @@ class Engine:
         """
         if self._over:
             self._over.popleft().tell()
+        if self._over:
             await trio.lowlevel.checkpoint()
             return
         self._waits = True

@@ -32,7 +32,7 @@ from conformance.connect import Door
 from conformance.script import Bounds, Clocks, Exchange
 from loadgen.fast import FastRecorder, Pacer
 from loadgen.load import Closed, Open
-from loadgen.play import TICK, Player
+from loadgen.play import Player, tick
 from loadgen.played import Played
 from tests.benchmarks.load_cost import HEAD, LAST, TOKEN, event
 
@@ -182,7 +182,7 @@ async def _step(port: int, seconds: float) -> Step:
         came=a_read * sum(0.0 <= at - ANSWER < seconds for at in times) / seconds,
         a_read=a_read,
         cpu=spent[0] / seconds,
-        lag=quantile(offered.lags[int(ANSWER / TICK) :], 0.99),
+        lag=quantile(offered.lags[int(ANSWER / tick(ANSWER + seconds)) :], 0.99),
         delay=engine.waited / max(1, engine.reads),
     )
 

@@ -11,10 +11,10 @@ import trio
 from conformance.capture import Capture
 from conformance.script import Bounds, Clocks, Exchange
 from loadgen.ahead import BYTES, STEPS, Ahead
-from loadgen.collecting import SELDOM
+from loadgen.collecting import EVERY, SELDOM
 from loadgen.courses import Step
 from loadgen.load import Open
-from loadgen.play import Player
+from loadgen.play import LOOKS, TICK, Player, tick
 from loadgen.played import Played
 from tests.loadgen.playing import against, virtually
 
@@ -90,6 +90,13 @@ def test_what_is_old_is_set_aside_while_a_load_is_played_and_no_longer() -> None
     assert gc.get_freeze_count() == 0
     assert thresholds == {(SELDOM, *before[1:])}
     assert gc.get_threshold() == before
+
+
+def test_a_long_load_is_looked_at_seldom_but_never_too_seldom_for_a_p99() -> None:
+    assert tick(None) == tick(1.0) == TICK
+    assert tick(LOOKS * 0.05) == 0.05
+    assert tick(1e6) == EVERY
+    assert all(seconds / tick(seconds) >= 100 for seconds in (2.0, 5.0, 16.0, 3600.0))
 
 
 class Logging:

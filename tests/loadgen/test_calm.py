@@ -17,7 +17,7 @@ from conformance.connect.wire import Plain
 from conformance.script import Exchange, Leave
 from loadgen.fast import FastRecorder, stamps_work
 from loadgen.fast.engine import Engine
-from loadgen.fast.pause import FIRST, LONG, MOST, UNTOLD, WINDOW
+from loadgen.fast.pause import FIRST, LONG, MARGIN, MOST, UNTOLD, WINDOW
 from loadgen.fast.stamps import Stamps
 from loadgen.fast.stream import Stream
 from loadgen.fast.watched import Watched
@@ -218,9 +218,9 @@ def test_events_of_one_stream_that_come_closer_shorten_the_pause() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         watched = Watched(Stream(SCRIPT, 0.0), Plain(ours))
-        for step, expected in ((10 * MOST, MOST), (MOST, MOST / 2)):
+        for step, expected in ((10 * MOST, MOST), (MOST, MOST / MARGIN)):
             at = 0.0
-            for _ in range(10 * WINDOW):
+            for _ in range(20 * WINDOW):
                 engine._note(watched, at, at + step)
                 at += step
                 engine.pause.after(at, 1)
