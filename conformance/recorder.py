@@ -208,8 +208,12 @@ class _Recording:
 
     @property
     def reusable(self) -> bool:
-        """May the connection carry another exchange after this one?"""
-        return self._http.complete and not self._closed and not self._announced_close
+        """May the connection carry another exchange after this one?
+
+        Not while some of the request is unsent: the next one would be taken for the rest of it.
+        """
+        is_open = self.sent_at is not None and not self._closed and not self._announced_close
+        return self._http.complete and is_open
 
     @property
     def _announced_close(self) -> bool:

@@ -81,7 +81,7 @@ class Stream:
     def reusable(self) -> bool:
         """May the connection carry another exchange after this one?"""
         head = self._http.head
-        if head is None or not self._http.complete:
+        if head is None or not self._http.complete or self.sent_at is None:
             return False
         # RFC 9112 section 9.3: "the connection will not persist" with the close option.
         options = {name.strip() for name in b",".join(head.all(b"connection")).lower().split(b",")}

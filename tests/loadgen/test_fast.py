@@ -166,7 +166,9 @@ CASES: dict[str, tuple[Sequence[Sequence[Step]], dict[str, Any], Sequence[str]]]
     "a request nobody reads": ([(HOLD,)],
                                {**EVENTFUL, "request": (b"x" * 20_000_000,)}, ["first-byte"]),
     "an answer before the request is whole": (
-        [(framed(b"{}", JSON), HOLD)], {**EVENTFUL, "request": (b"x" * 20_000_000,)}, ["framed"],
+        [(framed(b"{}", JSON), HOLD), ()],
+        {**EVENTFUL, "request": (b"x" * 20_000_000,)},
+        ["framed", "not-connected"],
     ),
 }  # fmt: skip
 
