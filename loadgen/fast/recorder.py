@@ -331,7 +331,7 @@ class FastConnection:
         self._over = True
         if self._wire is not None:
             self._wire.close()
-            self._wire = None
+            self._wire = self._decrypted = None
         if self._tapped is not None:
             self._tapped.close()
             self._tapped = None

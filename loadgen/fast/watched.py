@@ -15,7 +15,7 @@ from conformance.connect.wire import Plain
 from .stream import Stream
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Watched:
     """`read`: as its recvmsg. `last`: when what was read last had come, once it is calm."""
 

@@ -6,6 +6,7 @@ virtual clock.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,10 @@ import pytest
 import trio
 
 from conformance.capture import Capture
+from conformance.connect import Door, Encrypted
 from conformance.script import Exchange, Leave
+from loadgen.fast import FastRecorder
+from loadgen.fast.watched import Watched
 from tests.conformance.attacks import TOKEN, framed_chunk
 from tests.loadgen.playing import virtually
 from tests.loadgen.test_fast import (
@@ -269,3 +273,25 @@ def test_no_handshake_is_told_alike(serve: Serve, end: str) -> None:
     plain, fast = by_both(serve, script({}), by_fast, 2)
     assert [ending(capture.end) for capture in fast] == [end, "not-connected"]
     compare(plain, fast)
+
+
+def test_a_connection_that_is_closed_keeps_nothing_of_its_streams_and_its_tls() -> None:
+    """A load has as many as it has requests, where an endpoint keeps none."""
+    kept: list[object] = []
+
+    async def take(door: Door, script: Exchange, times: int) -> list[Capture]:
+        fast = FastRecorder(door, kernel=False, clock=trio.current_time)
+        async with fast.open() as recorder, recorder.connection() as connection:
+            captures = [await connection.exchange(script) for _ in range(times)]
+            connection.close()
+            gc.collect()
+            kept.extend(each for each in gc.get_objects() if isinstance(each, Encrypted | Watched))
+        return captures
+
+    async def main() -> None:
+        serve = serving([CASES["normal"][0][0]] * 2, tickets=True)
+        captures = await recorded(serve, script(EVENTFUL), take, 2, contexts()[1])
+        assert [ending(capture.end) for capture in captures] == ["framed"] * 2
+
+    virtually(main)
+    assert not kept
