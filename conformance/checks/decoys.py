@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.checks import Findings, Trial
+from conformance.checks.calls import word
 from conformance.checks.cutruns import Run, Said, controls, finding, honoured, run_of, runs, shown
-from conformance.checks.live import ASKING
+from conformance.checks.fin import completion_tokens
+from conformance.checks.live import ASKING, expected
 from conformance.cuts.decoys import Decoy, Kind, decoys
 from conformance.findings import Abstain
 from conformance.reading import Reading
@@ -18,6 +20,7 @@ from conformance.reading import Reading
 _ROLES = ("near", "cut")
 # Deltas and characters: a prompt that is searched ends the answer before there are more.
 _AT_ONCE, _AT_MOST = 2, 24
+_FEW = 8  # tokens to a delta; where there are more, some may have been kept back
 
 
 def stop_literal(trial: Trial) -> Findings:
@@ -36,13 +39,19 @@ def stop_literal(trial: Trial) -> Findings:
 
 
 def stop_prompt(trial: Trial) -> Findings:
-    """S17: stop strings stop "generating further tokens", and the prompt is not generated."""
+    """S17: stop strings stop "generating further tokens", and the prompt is not generated.
+
+    A thought may say what the prompt says, and whether stop strings end thoughts is open.
+    """
     decided = False
     for run in _runs(trial, "near"):
         control, text = _control(trial).text, run.said.text
         at_once = "".join(_control(trial).pieces[:_AT_ONCE])[:_AT_MOST]
         for decoy in _decoys(run, control, Kind.PROMPT):
             stopped = _is_cut(run, control) and at_once.startswith(text)
+            if stopped and any(map(_has_thought, (run.reading, *trial.readings["control"]))):
+                yield Abstain("reason", "a thought may hold the word")
+                return
             if stopped and not _explained(run, control):
                 said = f"the stop string {shown(decoy.stop)} stands in the prompt alone"
                 yield finding(run, "S17", f"{said}, and the text ends at once: {shown(text)}")
@@ -80,6 +89,14 @@ def _is_cut(run: Run, control: str) -> bool:
 def _explained(run: Run, control: str) -> bool:
     """Is it another decoy that ends there?"""
     return any(_ends(run, control, d) for d in _decoys(run, control, Kind.PATTERN, Kind.CASE))
+
+
+def _has_thought(reading: Reading) -> bool:
+    """Is there reasoning, told or only counted?"""
+    told = any(word(c.reasoning) for life in expected(reading) for _, c in life.pieces)
+    deltas = sum(len(life.pieces) for life in expected(reading))
+    used = completion_tokens(reading)
+    return told or (used is not None and used > _FEW * max(1, deltas))
 
 
 def _decoys(run: Run, control: str, *kinds: Kind) -> Iterator[Decoy]:

@@ -20,6 +20,7 @@ NEAR = ["11, 12\u241e", "14, 15\u241e", ASKED, PATTERN]
 PROMPT: list[Any] = [{"role": "user", "content": "Count to fifteen."}]
 WIDE_TOKENS = ("between", " 🫠", " 漢", "字", " and", " gardens")
 WIDE, LETTERS = "n 🫠 漢字", "gard"
+OPEN = Verdict.INCONCLUSIVE
 FAILED = (Verdict.FAIL, Verdict.NON_STRICT)
 CHECKS = (
     "accepted", "exact-prefix", "finish", "first-text", "mid-token", "multi-byte", "near-miss",
@@ -276,6 +277,16 @@ def test_white_space_at_the_very_beginning_is_measured_by_what_the_first_text_do
     assert verdicts(wrong)["whitespace"].verdict is Verdict.INCONCLUSIVE
     right = {**roles, "first": (stream("", stop=" 1"),)}
     assert verdicts(right)["whitespace"].verdict is Verdict.FAIL
+
+
+def test_a_thought_may_say_what_the_prompt_says() -> None:
+    thought: list[Any] = texts()
+    thought[0]["choices"][0]["delta"] = {"reasoning_content": "Count"}
+    told = streamed(thought, stop=NEAR, messages=PROMPT)
+    counted = costing(40, stop=NEAR, messages=PROMPT)
+    few = costing(1, stop=NEAR, messages=PROMPT)
+    for answer, verdict in ((told, OPEN), (counted, OPEN), (few, Verdict.FAIL)):
+        assert verdicts({**clean(), "near": (answer,)})["prompt"].verdict is verdict
 
 
 def costing(tokens: int, *pieces: str, reason: str = "stop", **request: Any) -> Capture:
