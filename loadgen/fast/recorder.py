@@ -291,6 +291,8 @@ class FastConnection:
                     nursery.cancel_scope.cancel()
         finally:
             engine.unwatch(watched)
+            if self._decrypted is not None:
+                self._decrypted.end()
         if end.how is How.FRAMED:
             stream.late += wire.peek()
         return end

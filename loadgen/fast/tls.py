@@ -36,6 +36,10 @@ class Decrypted:
         self._late.clear()
         self._tell_end()
 
+    def end(self) -> None:
+        """It is over. Whoever is called holds this: a circle, not freed while a load lasts."""
+        del self._again
+
     def read(self, size: int, room: int) -> tuple[bytes, Any, int, Any]:
         """As recvmsg of a socket. Raises TlsCut besides."""
         wire = self._wire
