@@ -8,8 +8,9 @@ from functools import reduce
 
 from conformance.capture import Json
 from conformance.checks import Trial
-from conformance.checks.live import ENDED, expected, finish_of, is_legible
+from conformance.checks.live import ENDED, chunks, expected, finish_of, is_legible
 from conformance.checks.stop import stop_strings
+from conformance.chunks import member
 from conformance.cuts.fates import Fate, common, cut_at, fate
 from conformance.findings import Abstain, Finding
 from conformance.reading import Form, Reading
@@ -106,6 +107,23 @@ def _thinks(reading: Reading) -> bool:
     return any(c.carries for life in expected(reading) for _, c in life.pieces)
 
 
+def _may_end_thoughts(trial: Trial, stops: tuple[str, ...]) -> bool:
+    """Does a control think what would stop it, or is there a thought that nobody is told?"""
+    for reading in trial.readings.get("control", ()):
+        pieces = [choice for life in expected(reading) for _, choice in life.pieces]
+        told = "".join(c.reasoning for c in pieces if isinstance(c.reasoning, str))
+        if any(stop in told for stop in stops) or (not told and _hidden(reading)):
+            return True
+    return False
+
+
+def _hidden(reading: Reading) -> bool:
+    """Do its token counts tell of reasoning?"""
+    details = [member(chunk.usage, "completion_tokens_details") for chunk in chunks(reading)]
+    counts = [member(each, "reasoning_tokens") for each in details]
+    return any(type(count) is int and count > 0 for count in counts)
+
+
 def run_of(trial: Trial, role: str, index: int = 0, *, elsewhere: bool = False) -> Run | Abstain:
     """The answer of that role (one choice of it), or why nothing can be said about it.
 
@@ -125,6 +143,10 @@ def run_of(trial: Trial, role: str, index: int = 0, *, elsewhere: bool = False) 
     if not control.same if cut is None else control.shared < cut[1]:
         return Abstain("det", "equal requests without stop strings gave different texts")
     became = fate(control.first.text, whole.text, stops)
+    if became is not Fate.EXACT and _may_end_thoughts(trial, stops):
+        return Abstain(
+            "reason", "a thought may hold the stop string, and what becomes of it is open"
+        )
     if became is Fate.ELSEWHERE and not elsewhere:
         return Abstain("det", "the text left its control before the place under test")
     return Run(role, reading, whole, stops, cut, became, index)

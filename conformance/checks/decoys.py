@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.checks import Findings, Trial
-from conformance.checks.calls import word
 from conformance.checks.cutruns import Run, Said, controls, finding, honoured, run_of, runs, shown
 from conformance.checks.fin import completion_tokens
 from conformance.checks.live import ASKING, expected
@@ -49,8 +48,8 @@ def stop_prompt(trial: Trial) -> Findings:
         at_once = "".join(_control(trial).pieces[:_AT_ONCE])[:_AT_MOST]
         for decoy in _decoys(run, control, Kind.PROMPT):
             stopped = _is_cut(run, control) and at_once.startswith(text)
-            if stopped and any(map(_has_thought, (run.reading, *trial.readings["control"]))):
-                yield Abstain("reason", "a thought may hold the word")
+            if stopped and _keeps_back(run.reading):
+                yield Abstain("reason", "a thought that is not told may hold the word")
                 return
             if stopped and not _explained(run, control):
                 said = f"the stop string {shown(decoy.stop)} stands in the prompt alone"
@@ -91,12 +90,11 @@ def _explained(run: Run, control: str) -> bool:
     return any(_ends(run, control, d) for d in _decoys(run, control, Kind.PATTERN, Kind.CASE))
 
 
-def _has_thought(reading: Reading) -> bool:
-    """Is there reasoning, told or only counted?"""
-    told = any(word(c.reasoning) for life in expected(reading) for _, c in life.pieces)
+def _keeps_back(reading: Reading) -> bool:
+    """Did more tokens come than its deltas can have brought?"""
     deltas = sum(len(life.pieces) for life in expected(reading))
     used = completion_tokens(reading)
-    return told or (used is not None and used > _FEW * max(1, deltas))
+    return used is not None and used > _FEW * max(1, deltas)
 
 
 def _decoys(run: Run, control: str, *kinds: Kind) -> Iterator[Decoy]:

@@ -20,7 +20,7 @@ NEAR = ["11, 12\u241e", "14, 15\u241e", ASKED, PATTERN]
 PROMPT: list[Any] = [{"role": "user", "content": "Count to fifteen."}]
 WIDE_TOKENS = ("between", " 🫠", " 漢", "字", " and", " gardens")
 WIDE, LETTERS = "n 🫠 漢字", "gard"
-OPEN = Verdict.INCONCLUSIVE
+OPEN, PASS = Verdict.INCONCLUSIVE, Verdict.PASS
 FAILED = (Verdict.FAIL, Verdict.NON_STRICT)
 CHECKS = (
     "accepted", "exact-prefix", "finish", "first-text", "mid-token", "multi-byte", "near-miss",
@@ -279,14 +279,27 @@ def test_white_space_at_the_very_beginning_is_measured_by_what_the_first_text_do
     assert verdicts(right)["whitespace"].verdict is Verdict.FAIL
 
 
-def test_a_thought_may_say_what_the_prompt_says() -> None:
-    thought: list[Any] = texts()
-    thought[0]["choices"][0]["delta"] = {"reasoning_content": "Count"}
-    told = streamed(thought, stop=NEAR, messages=PROMPT)
-    counted = costing(40, stop=NEAR, messages=PROMPT)
-    few = costing(1, stop=NEAR, messages=PROMPT)
-    for answer, verdict in ((told, OPEN), (counted, OPEN), (few, Verdict.FAIL)):
+def test_a_thought_that_is_not_told_may_say_what_the_prompt_says() -> None:
+    for tokens, verdict in ((40, OPEN), (1, Verdict.FAIL)):
+        answer = costing(tokens, stop=NEAR, messages=PROMPT)
         assert verdicts({**clean(), "near": (answer,)})["prompt"].verdict is verdict
+
+
+THOUGHT = {"choices": [{"index": 0, "delta": {"reasoning_content": "Count, so 1 and 2"}}]}
+DETAILS = {"completion_tokens_details": {"reasoning_tokens": 9}}
+
+
+@pytest.mark.parametrize("more", [THOUGHT, {"usage": DETAILS}], ids=["told", "counted"])
+def test_a_stop_string_that_may_end_a_thought_accuses_nobody(more: dict[str, Any]) -> None:
+    records = texts(*TOKENS, reason="length")
+    records.insert(1, {**records[0], **more})
+    thinking = (streamed(records),) * 2
+    empty = stream("", stop=" ")
+    assert verdicts({**clean(), "white": (empty,)})["whitespace"].verdict is Verdict.FAIL
+    roles = {**clean(), "control": thinking, "white": (empty,)}
+    assert verdicts(roles)["whitespace"].verdict is OPEN
+    assert verdicts({**roles, "white": (stream("1,", stop=" "),)})["whitespace"].verdict is PASS
+    assert verdicts({**roles, "near": (near(""),)})["prompt"].verdict is OPEN
 
 
 def costing(tokens: int, *pieces: str, reason: str = "stop", **request: Any) -> Capture:
