@@ -18,6 +18,7 @@ from conformance.checks.live import ENDED, chunks, finish_of
 from conformance.checks.mistakes import BUSY
 from conformance.checks.place import at_chunk
 from conformance.checks.spelling import spelled
+from conformance.checks.stop import stop_strings
 from conformance.chunks import Choice, Chunk, Maybe
 from conformance.findings import Abstain, Finding
 from conformance.lifecycle import ChoiceLife, Outcome
@@ -159,12 +160,17 @@ def isolation_aborts(trial: Trial) -> Findings:
         for leak in leaks(one, words):
             said = f"{leak.channel} holds {leak.word!r}, the word of a stream that was left"
             yield one.finding("I02", said, leak.chunk)
-        if one.reading.outcome in _FAILED:
+        if one.reading.outcome in _FAILED and not _is_on_trial(one.reading):
             outcome = one.reading.outcome.value if one.reading.outcome else ""
             yield one.finding("I02", f"a neighbour hung up, and this stream ended as {outcome}")
         elif "abort" in _reasons(one.reading):
             yield one.finding("I02", "a stream that nobody left has the finish reason 'abort'")
     yield from _doubts([one for one in staying if one.role == "canary"])
+
+
+def _is_on_trial(reading: Reading) -> bool:
+    """Does it have a `stop` that names no string? That may be what it failed for (stop.none)."""
+    return "stop" in (reading.request or {}) and not stop_strings(reading)
 
 
 def _reasons(reading: Reading) -> tuple[object, ...]:

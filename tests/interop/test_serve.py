@@ -74,6 +74,7 @@ BLOCKED: dict[Row, str] = {
 UNDECIDED: dict[Row, str] = {
     # A stream without a sentinel (1) is never complete, and none has a second choice (3).
     **on_both(dict.fromkeys(("choice.order", "stream.not-closed", "usage.missing"), "not-seen")),
+    **on_both({"usage.choices": "mat", "usage.prompt-once": "not-recorded"}),
     # The server tells neither the context's length nor token details, and sends no heartbeats.
     **on_both({"err.context": "budget", "heartbeat.comments": "not-seen"}),
     **on_both({"usage.details": "not-seen"}),
@@ -86,12 +87,13 @@ UNDECIDED: dict[Row, str] = {
     # No reasoning model, and no calls from one that has no parser (18).
     ("reasoning.empty-field", CHAT): "not-seen",
     ("fin.tool-calls", CHAT): "mat",
+    ("tool.parallel", CHAT): "not-seen",
     **{
         (f"tool.{name}", CHAT): "mat"
         for name in (
             "args-double-escape", "args-invalid", "args-nul", "args-type", "id-duplicate",
             "id-missing", "id-repeat", "index-missing", "index-order", "name-missing",
-            "name-repeat", "resumed", "type", "unknown-name",
+            "name-repeat", "named", "resumed", "type", "unknown-name",
         )
     },
     # A base model of this size repeats little, and does not indent.

@@ -198,6 +198,16 @@ def test_a_leak_is_told_at_the_event_that_brings_it() -> None:
     assert found.excerpt.startswith(b'{"id": "c')
 
 
+@pytest.mark.parametrize("none", [None, []])
+def test_a_stream_whose_own_stop_is_on_trial_did_not_fail_for_a_neighbour(none: Any) -> None:
+    failed = named([role(), '{"error": {"message": "x"}}'])
+    own = crowd(limit=(limited(1), streamed(failed, done=False, max_tokens=9, stop=none)))
+    assert broken(own) == set()
+    assert broken(crowd(limit=(limited(1), streamed(failed, done=False, max_tokens=9)))) == {
+        "isolation.aborts"
+    }
+
+
 OPEN: list[tuple[str, str, Dossier, str]] = [
     ("nobody repeats", "isolation.canary",
      crowd(canary=tuple(repeating(word, "no") for word in WORDS[:4])), "mat"),
