@@ -6,6 +6,7 @@ import socket
 import ssl
 import sys
 from contextlib import suppress
+from copy import copy
 
 import trio
 
@@ -172,7 +173,7 @@ class Encrypted:
             return found
         self.ends_alike = False
         if not found and self._failed is not None:
-            raise self._failed
+            raise copy(self._failed)  # itself it would hold our frames, and they us: a circle
         return found if found or self.is_over else None
 
     def _record(self, limit: int) -> bytes:
@@ -191,7 +192,7 @@ class Encrypted:
         except ssl.SSLEOFError:
             self._failed = TlsCut()
         except OSError as error:
-            self._failed = error
+            self._failed = error.with_traceback(None)
         self.is_over = True
         return b""
 
