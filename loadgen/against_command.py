@@ -13,6 +13,7 @@ from conformance.errors import UsageError
 from conformance.run_options import DEFAULT_KEY
 from loadgen.against import PAIRS, turns, versus, write
 from loadgen.compare import THRESHOLD
+from loadgen.interrupting import Shelter
 from loadgen.output import Outputs
 from loadgen.run_command import played
 from loadgen.setup import AUTO, NONE, Setup, setup_from_args
@@ -27,9 +28,9 @@ def main(args: argparse.Namespace) -> int:
     order = turns(args.repeat or PAIRS, args.seed)
     setups = setups_of(args, order, os.environ, descriptors)
     wanted = {"json": args.json, "jsonl": args.jsonl, "csv": args.csv, "html": args.html}
-    with Outputs(wanted) as outputs:
+    with Outputs(wanted) as outputs, Shelter() as shelter:
         threshold = THRESHOLD if args.threshold is None else args.threshold / 100
-        made = versus(list(played(setups)), order, args.seed, threshold)
+        made = versus(list(played(setups, shelter)), order, args.seed, threshold)
         write(outputs, made, version(), definitions=args.definitions)
     return made.exit
 

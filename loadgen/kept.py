@@ -40,25 +40,21 @@ class Kept:
         self.unjudged += bool(played.capture and played.capture.received)
         return Job(self._workload, NO_CHECKS).look(played)
 
-    def looks(self, checks: Checks, processes: int) -> list[Look]:
-        """Every request; an interruption ends the judging, not the measuring."""
-        job = Job(self._workload, checks)
-        try:
-            for found in looks(job, self.waiting, processes):
-                self._done.append(found)
-        except KeyboardInterrupt:
-            looked = {found.row.index for found in self._done}
-            rest = [played for played in self.waiting if played.index not in looked]
-            self._done += map(self._measured, rest)
-        return self._done
+    def looks(
+        self, checks: Checks, processes: int, hurried: Callable[[], bool] = lambda: False
+    ) -> list[Look]:
+        """Every request."""
+        return list(self.told(checks, hurried, processes))
 
-    def told(self, checks: Checks, hurried: Callable[[], bool]) -> Iterator[Look]:
-        """The same one by one, in this process; none is judged once it is `hurried`."""
+    def told(
+        self, checks: Checks, hurried: Callable[[], bool], processes: int = 1
+    ) -> Iterator[Look]:
+        """The same one by one; none is judged once it is `hurried`, all are measured."""
         yield from self._done
         job = Job(self._workload, checks)
         looked = 0
         if not hurried():
-            for found in looks(job, self.waiting, 1):
+            for found in looks(job, self.waiting, processes):
                 looked += 1
                 yield found
                 if hurried():

@@ -7,6 +7,7 @@ import os
 import resource
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
@@ -17,7 +18,7 @@ from conformance.recorder import Recorder
 from conformance.report.escape import terminal
 from loadgen import archive, export, page, progress, sharded, together
 from loadgen.counting import spelled, told
-from loadgen.interrupting import listen, running, unless_interrupted
+from loadgen.interrupting import Shelter, running, sheltered
 from loadgen.keeping import chosen, folder, keep
 from loadgen.kept import Kept
 from loadgen.looking import tally
@@ -45,8 +46,8 @@ def main(args: argparse.Namespace) -> int:
         for seed in range(args.seed, args.seed + (args.repeat or 1))
     ]
     wanted = {"json": args.json, "jsonl": args.jsonl, "csv": args.csv, "html": args.html}
-    with Outputs(wanted) as outputs:
-        results = list(played(setups))
+    with Outputs(wanted) as outputs, Shelter() as shelter:
+        results = list(played(setups, shelter))
         outputs.write("json", archive.dumps(results, version(), definitions=args.definitions))
         outputs.write("jsonl", export.json_lines(*results))
         outputs.write("csv", export.csv_lines(*results))
@@ -55,14 +56,15 @@ def main(args: argparse.Namespace) -> int:
     return exit_of(results)
 
 
-def played(setups: Sequence[Setup]) -> Iterator[Result]:
+def played(setups: Sequence[Setup], shelter: Shelter) -> Iterator[Result]:
     """One after the other; an interruption ends them all, and so does one that cannot run: what
     was measured before is told, the last of it as incomplete. Raises where nothing was.
     """
     last: tuple[Setup, Ran] | None = None
     for setup in setups:
         try:
-            ran = running(perform, setup)
+            with shelter.lifted():
+                ran = running(perform, setup, None, shelter)
         except (StreamproofError, KeyboardInterrupt) as error:
             if last is None:
                 raise
@@ -85,21 +87,27 @@ def judged(setup: Setup, ran: Ran) -> Result:
     return result_of(ran, setup.slos, setup.allowed.most_of(sent), setup.allowed.text)
 
 
-async def perform(setup: Setup, beside: Callable[[Playing], Awaitable[None]] | None = None) -> Ran:
+async def perform(
+    setup: Setup,
+    beside: Callable[[Playing], Awaitable[None]] | None = None,
+    shelter: Shelter | None = None,
+) -> Ran:
     """`execute`, or by workers where the setup says so."""
     if setup.ray is None and (setup.workers or 1) == 1:
-        return await execute(setup, beside)
-    return await sharded.execute(setup, beside)
+        return await execute(setup, beside, shelter=shelter)
+    return await sharded.execute(setup, beside, shelter)
 
 
 async def execute(
     setup: Setup,
     beside: Callable[[Playing], Awaitable[None]] | None = None,
     seen: Callable[[Sequence[Played]], None] | None = None,
+    shelter: Shelter | None = None,
 ) -> Ran:
     """Play the load and look at what came. SIGINT and SIGTERM end it early, with all it has.
 
     `beside`: runs while the load does, and may interrupt it. `seen`: is shown what was recorded.
+    `shelter`: of the whole command.
     """
     captures = folder(setup.captures) if setup.captures else None
     recorder = Recorder(setup.door, secrets=setup.secrets)
@@ -107,49 +115,51 @@ async def execute(
     workload = await spelled(setup, recorder, endpoint, setup.for_model(endpoint.model))
     kept = Kept(workload)
     check = await check_of(setup, recorder, endpoint, workload)
-    async with recording(setup.door, setup.clock, setup.secrets, paced=setup.paced) as made:
-        player = player_of(setup, endpoint, workload, made, kept.take)
-        scraper = await scraper_of(setup, recorder, made.recorder.now)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(listen, player.interrupt)
-            if progress.wanted():
-                show = partial(progress.show, a_unit=workload.stride)
-                nursery.start_soon(show, player, setup.load)
-            if scraper is not None:
-                nursery.start_soon(scraper.watch)
-            if beside is not None:
-                nursery.start_soon(beside, player)
-            offered = await player.play(setup.load)
-            nursery.cancel_scope.cancel()
-        served = None if scraper is None else await unless_interrupted(scraper.finish)
-    recovery = None
-    if check is not None and offered.complete:
-        recovery = await unless_interrupted(check.recovered)
-    if seen is not None:
-        seen(kept.waiting)
-    looks = kept.looks(setup.checks, os.cpu_count() or 1)
-    rows, found = tally(looks)
-    found.unjudged = kept.unjudged
-    if captures is not None:
-        keep(captures, setup.api, kept.waiting, chosen(rows, found.broken))
-    solo = None
-    if setup.solo is not None and offered.complete:
-        again = partial(setup.exchange, endpoint)
-        solo = await unless_interrupted(
-            partial(alone, recorder, again, workload, looks, setup.solo)
+    with ExitStack() as beginning:
+        async with recording(setup.door, setup.clock, setup.secrets, paced=setup.paced) as made:
+            player = player_of(setup, endpoint, workload, made, kept.take)
+            scraper = await scraper_of(setup, recorder, made.recorder.now)
+            signals = beginning.enter_context(sheltered(shelter))
+            async with trio.open_nursery() as nursery:
+                await nursery.start(signals.listen, player.interrupt)
+                if progress.wanted():
+                    show = partial(progress.show, a_unit=workload.stride)
+                    nursery.start_soon(show, player, setup.load)
+                if scraper is not None:
+                    nursery.start_soon(scraper.watch)
+                if beside is not None:
+                    nursery.start_soon(beside, player)
+                offered = await player.play(setup.load)
+                nursery.cancel_scope.cancel()
+            served = None if scraper is None else await signals.unless_interrupted(scraper.finish)
+        recovery = None
+        if check is not None and offered.complete:
+            recovery = await signals.unless_interrupted(check.recovered)
+        if seen is not None:
+            seen(kept.waiting)
+        looks = kept.looks(setup.checks, os.cpu_count() or 1, lambda: signals.heard)
+        rows, found = tally(looks)
+        found.unjudged = kept.unjudged
+        if captures is not None:
+            keep(captures, setup.api, kept.waiting, chosen(rows, found.broken))
+        solo = None
+        if setup.solo is not None and offered.complete:
+            again = partial(setup.exchange, endpoint)
+            solo = await signals.unless_interrupted(
+                partial(alone, recorder, again, workload, looks, setup.solo)
+            )
+        return Ran(
+            target=Target(str(setup.target.url), setup.api, endpoint.model),
+            load={**setup.described, **told(workload), **made.described()},
+            rows=rows,
+            tally=found,
+            gates=setup.gates,
+            window=Window(offered.start + setup.warmup, offered.end),
+            lags=offered.lags,
+            complete=offered.complete,
+            steady=setup.steady,
+            recovery=recovery,
+            solo=solo,
+            served=served,
+            selftest=quoted(),
         )
-    return Ran(
-        target=Target(str(setup.target.url), setup.api, endpoint.model),
-        load={**setup.described, **told(workload), **made.described()},
-        rows=rows,
-        tally=found,
-        gates=setup.gates,
-        window=Window(offered.start + setup.warmup, offered.end),
-        lags=offered.lags,
-        complete=offered.complete,
-        steady=setup.steady,
-        recovery=recovery,
-        solo=solo,
-        served=served,
-        selftest=quoted(),
-    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
 
@@ -21,7 +21,7 @@ from loadgen.counting import spelled, told
 from loadgen.crew import Crew, Member, apart, tail, worst
 from loadgen.frames import Plan
 from loadgen.hands import Hand
-from loadgen.interrupting import listen, unless_interrupted
+from loadgen.interrupting import Shelter, sheltered
 from loadgen.keeping import folder
 from loadgen.load import Closed, Open
 from loadgen.looking import tally
@@ -43,6 +43,7 @@ from loadgen.workload import Workload
 async def execute(
     setup: Setup,
     beside: Callable[[Playing], Awaitable[None]] | None = None,
+    shelter: Shelter | None = None,
     *,
     silent: float = SILENT,
 ) -> Ran:
@@ -55,44 +56,46 @@ async def execute(
     recorder = Recorder(setup.door, secrets=setup.secrets)
     endpoint = await preflight(recorder, setup.target, setup.api, setup.fields, CONNECT)
     workload = await spelled(setup, recorder, endpoint, setup.for_model(endpoint.model))
-    async with hired(setup) as hands, team(hands, silent) as workers:
-        plans = plans_of(replace(setup, workload=workload), endpoint, len(hands))
-        await workers.brief(plans)
-        check = await check_of(setup, recorder, endpoint, workload)
-        scraper = await scraper_of(setup, recorder, workers.now)
-        await _played(setup, workers, workload.stride, scraper, beside)
-        served = None if scraper is None else await unless_interrupted(scraper.finish)
-        complete = workers.complete
-        recovery = None
-        if check is not None and complete:
-            recovery = await unless_interrupted(check.recovered)
-        await _told(workers)
-    seen = workers.seen
-    looks = [look for each in seen for look in each.looks]
-    rows, found = tally(looks)
-    found.unjudged = sum(each.done.unjudged for each in seen if each.done is not None)
-    solo = None
-    if setup.solo is not None and complete:
-        again = partial(setup.exchange, endpoint)
-        solo = await unless_interrupted(
-            partial(alone, recorder, again, workload, looks, setup.solo)
+    with ExitStack() as beginning:
+        async with hired(setup) as hands, team(hands, silent) as workers:
+            plans = plans_of(replace(setup, workload=workload), endpoint, len(hands))
+            await workers.brief(plans)
+            check = await check_of(setup, recorder, endpoint, workload)
+            scraper = await scraper_of(setup, recorder, workers.now)
+            signals = beginning.enter_context(sheltered(shelter))
+            await _played(setup, workers, workload.stride, scraper, beside, signals)
+            served = None if scraper is None else await signals.unless_interrupted(scraper.finish)
+            complete = workers.complete
+            recovery = None
+            if check is not None and complete:
+                recovery = await signals.unless_interrupted(check.recovered)
+            await _told(workers, signals)
+        seen = workers.seen
+        looks = [look for each in seen for look in each.looks]
+        rows, found = tally(looks)
+        found.unjudged = sum(each.done.unjudged for each in seen if each.done is not None)
+        solo = None
+        if setup.solo is not None and complete:
+            again = partial(setup.exchange, endpoint)
+            solo = await signals.unless_interrupted(
+                partial(alone, recorder, again, workload, looks, setup.solo)
+            )
+        return Ran(
+            target=Target(str(setup.target.url), setup.api, endpoint.model),
+            load={**setup.described, **told(workload), **described(seen)},
+            rows=rows,
+            tally=found,
+            gates=setup.gates,
+            window=Window(setup.warmup, max((_seconds(each) for each in seen), default=0.0)),
+            lags=worst([each.over.lags for each in seen if each.over is not None]),
+            complete=complete,
+            steady=setup.steady,
+            recovery=recovery,
+            solo=solo,
+            served=served,
+            selftest=quoted(),
+            crew=crew_of(seen, plans, workload),
         )
-    return Ran(
-        target=Target(str(setup.target.url), setup.api, endpoint.model),
-        load={**setup.described, **told(workload), **described(seen)},
-        rows=rows,
-        tally=found,
-        gates=setup.gates,
-        window=Window(setup.warmup, max((_seconds(each) for each in seen), default=0.0)),
-        lags=worst([each.over.lags for each in seen if each.over is not None]),
-        complete=complete,
-        steady=setup.steady,
-        recovery=recovery,
-        solo=solo,
-        served=served,
-        selftest=quoted(),
-        crew=crew_of(seen, plans, workload),
-    )
 
 
 def hired(setup: Setup) -> AbstractAsyncContextManager[list[Hand]]:
@@ -134,10 +137,11 @@ async def _played(
     stride: int,
     scraper: Scraper | None,
     beside: Callable[[Playing], Awaitable[None]] | None,
+    signals: Shelter,
 ) -> None:
     """The load, and what goes on meanwhile."""
     async with trio.open_nursery() as nursery:
-        await nursery.start(listen, workers.interrupt)
+        await nursery.start(signals.listen, workers.interrupt)
         if progress.wanted():
             show = partial(progress.show, a_unit=stride)
             nursery.start_soon(show, workers, setup.load)
@@ -149,10 +153,10 @@ async def _played(
         nursery.cancel_scope.cancel()
 
 
-async def _told(workers: Team) -> None:
+async def _told(workers: Team, signals: Shelter) -> None:
     """Somebody who cannot wait ends the judging, not the measuring."""
     async with trio.open_nursery() as nursery:
-        await nursery.start(listen, workers.hurry)
+        await nursery.start(signals.listen, workers.hurry)
         await workers.tell()
         nursery.cancel_scope.cancel()
 

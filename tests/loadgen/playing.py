@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from conformance.options import OneLineParser
+from loadgen.interrupting import Shelter
 from loadgen.result import Result
 from loadgen.run_command import execute, judged
 from loadgen.run_options import configure
@@ -62,6 +63,7 @@ def against(
     choose: Callable[[Asked], Attack | None],
     *words: str,
     meanwhile: Meanwhile | None = None,
+    shelter: Shelter | None = None,
     **changes: Any,
 ) -> Ran:
     """A run against a hostile server; the checks are off unless the words say otherwise."""
@@ -79,7 +81,7 @@ def against(
             url: str = await nursery.start(serve)
             if meanwhile is not None:
                 nursery.start_soon(meanwhile, scope)
-            out.append(await _ran(url, words, changes))
+            out.append(await _ran(url, words, changes, shelter))
             out[0].asked = [asked for asked in server.asked if asked.method == "POST"]
             nursery.cancel_scope.cancel()
 
@@ -87,11 +89,13 @@ def against(
     return out[0]
 
 
-async def _ran(url: str, words: tuple[str, ...], changes: dict[str, Any]) -> Ran:
+async def _ran(
+    url: str, words: tuple[str, ...], changes: dict[str, Any], shelter: Shelter | None = None
+) -> Ran:
     checks = () if "--checks" in words else NO_CHECKS
     made = replace(setup(url, *words, *checks), **changes)
     start = trio.current_time()
-    ran = await execute(made)
+    ran = await execute(made, shelter=shelter)
     return Ran(judged(made, ran), trio.current_time() - start, [])
 
 
