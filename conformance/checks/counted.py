@@ -38,6 +38,9 @@ class _Bill:
 
 def usage_choices(reading: Reading) -> Findings:
     """Z19: "Number of tokens in the generated completion.", in all of its choices."""
+    if (reading.n or 1) < 2:
+        yield Abstain("mat", "one choice")
+        return
     bill = _bill(reading)
     used = bill.count("completion_tokens") if bill else None
     if bill is None or used is None or reading.asked("echo") is True:
