@@ -225,6 +225,14 @@ def _request(capture: Capture) -> _Request:
     )
 
 
+def _is_broken(capture: Capture, framing: http1.Framing | None) -> bool:
+    """RFC 9112 section 8: what ends by its connection's close alone "is considered complete unless
+    an error was indicated by the underlying connection (e.g., an "incomplete close" in TLS …)".
+    """
+    errors = (How.RESET, How.TLS_CUT)
+    return framing is http1.Framing.CLOSE and capture.end.how in errors
+
+
 def _wire(capture: Capture, method: str, shortcut: bool) -> _Answer:
     reader = http1.Reader(method, shortcut=shortcut)
     body = reader.feed(capture.received)
@@ -234,7 +242,7 @@ def _wire(capture: Capture, method: str, shortcut: bool) -> _Answer:
         reader.head,
         tuple(reader.interim),
         reader.framing,
-        reader.complete,
+        reader.complete and not _is_broken(capture, reader.framing),
         reader.dead,
         tuple(reader.anomalies),
         reader.excess,

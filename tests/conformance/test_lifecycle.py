@@ -69,6 +69,17 @@ def chunked(records: Any, *, done: bool = True, end: bytes = b"0\r\n\r\n") -> by
     return head + b"\r\n%x\r\n%s\r\n" % (len(data), data) + end
 
 
+def unframed(records: Any, *, done: bool = True, fields: bytes = b"") -> bytes:
+    """Only the close of its connection ends it."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+    return head + fields + b"\r\n" + body(records, done=done)
+
+
+def of_a_length(records: Any, *, done: bool) -> bytes:
+    size = len(body(records, done=done))
+    return unframed(records, done=done, fields=b"Content-Length: %d\r\n" % size)
+
+
 WIRE: list[tuple[str, bytes, How, Outcome]] = [
     ("no connection", b"", How.NOT_CONNECTED, Outcome.NOT_CONNECTED),
     ("no handshake", b"", How.TLS_FAILED, Outcome.TLS_FAILED),
@@ -81,6 +92,16 @@ WIRE: list[tuple[str, bytes, How, Outcome]] = [
      Outcome.TRUNCATED),
     ("reset", chunked(CHUNKS[:2], done=False, end=b""), How.RESET, Outcome.TRUNCATED),
     ("reset after the sentinel", chunked(CHUNKS, end=b""), How.RESET, Outcome.COMPLETE),
+    ("closed, no sentinel", unframed(CHUNKS, done=False), How.CLOSED,
+     Outcome.COMPLETE_UNTERMINATED),
+    ("unframed and reset, no sentinel", unframed(CHUNKS, done=False), How.RESET,
+     Outcome.TRUNCATED),
+    ("unframed and without close_notify, no sentinel", unframed(CHUNKS, done=False), How.TLS_CUT,
+     Outcome.TRUNCATED),
+    ("unframed and reset after the sentinel", unframed(CHUNKS), How.RESET, Outcome.COMPLETE),
+    ("unframed and reset, no event", unframed([], done=False), How.RESET, Outcome.TRUNCATED),
+    ("of a length, then reset", of_a_length(CHUNKS, done=False), How.RESET,
+     Outcome.COMPLETE_UNTERMINATED),
 ]  # fmt: skip
 
 

@@ -46,6 +46,14 @@ SEEN = {
     "text, then the end": (at_once(ROLE, text("a")), Fate.TRUNCATED),
     "cut by its length": (at_once(ROLE, text("a"), FINISH, head=CUT), Fate.TRUNCATED),
     "reset": (at_once(ROLE, text("a"), end=How.RESET), Fate.TRUNCATED),
+    "reset after the finish": (
+        at_once(ROLE, text("a"), FINISH, end=How.RESET),
+        Fate.TRUNCATED,
+    ),
+    "reset after the sentinel": (
+        at_once(ROLE, text("a"), FINISH, DONE, end=How.RESET),
+        Fate.COMPLETE,
+    ),
     "a clock": (at_once(ROLE, text("a"), end=How.CLOCK), Fate.STALLED),
     "a bound": (at_once(ROLE, text("a"), end=How.BOUND), Fate.OVER_LONG),
     "we left": (at_once(ROLE, text("a"), end=How.LEFT), Fate.LEFT),
@@ -69,6 +77,7 @@ def test_only_a_stream_with_text_and_finish_is_a_success() -> None:
     assert {name for name, (_, fate) in SEEN.items() if fate in SUCCESSES} == {
         "whole",
         "no sentinel",
+        "reset after the sentinel",
     }
     assert fate_of(read(whole([1.0]), api="chat")) in SUCCESSES
 
