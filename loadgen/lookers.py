@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ from loadgen.workload import Workload
 
 ENOUGH = 64  # answers; fewer are looked at sooner than a process starts
 AT_ONCE = 16
+_SIGNALS = {signal.SIGINT, signal.SIGTERM}  # whole groups of processes are sent the second one too
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +53,9 @@ def looks(job: Job, played: Sequence[Played], processes: int) -> Iterator[Look]:
 @contextmanager
 def _undisturbed() -> Iterator[None]:
     """An interruption waits: a process whose start was cut short would complain of it. It starts
-    with the same mask, before it can say itself that Ctrl-C is not its affair.
+    with the same mask, before it can say itself that signals are not its affair.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield
     finally:
@@ -63,10 +66,20 @@ _job: Job | None = None
 
 
 def _begin(job: Job) -> None:
-    """In the new process: Ctrl-C is the parent's affair."""
+    """In the new process: signals are the parent's affair, whose end is ours."""
     global _job
     _job = job
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Nobody else tells us: of the queue that we wait at we hold both ends."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _look(played: Played) -> Look:

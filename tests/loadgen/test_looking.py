@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +81,39 @@ def test_other_processes_see_the_same() -> None:
     captures = [whole([1.0 + n / 100, 2.0]) if n % 3 else BROKEN for n in range(ENOUGH)]
     played = [Played(n, 0.0, 0.0, made) for n, made in enumerate(captures)]
     assert list(looks(job(), played, 2)) == list(looks(job(), played, 1))
+
+
+@pytest.mark.slow
+def test_a_signal_to_the_other_processes_as_well_loses_no_look() -> None:
+    """As `timeout` and service managers send it."""
+    played = [Played(n, 0.0, 0.0, BROKEN) for n in range(ENOUGH)]
+    found = looks(job(), played, 2)
+    first = next(found)
+    for process in multiprocessing.active_children():
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGTERM)
+    assert [first, *found] == list(looks(job(), played, 1))
+
+
+ORPHANS = """
+import os, signal
+from tests.loadgen.test_looking import BROKEN, ENOUGH, Played, job, looks
+if __name__ == "__main__":
+    next(looks(job(), [Played(n, 0.0, 0.0, BROKEN) for n in range(ENOUGH)], 2))
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+def test_the_other_processes_end_with_the_first(tmp_path: Path) -> None:
+    script = tmp_path / "orphans.py"
+    script.write_text(ORPHANS)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    # Its output ends when nobody holds it any more.
+    ended = subprocess.run(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, env=environment, timeout=60
+    )
+    assert ended.returncode == -signal.SIGKILL
 
 
 def test_gates_are_wire_and_shape() -> None:
