@@ -32,6 +32,10 @@ from tests.reference_server.test_answers import tool
 CASES = Path(__file__).resolve().parents[2] / "specs" / "cases"
 USAGE = {"stream_options": {"include_usage": True}}
 TOOLS = {"tools": [tool()], "tool_choice": "required"}
+NAMED = {
+    "tools": [tool(), tool("time")],
+    "tool_choice": {"type": "function", "function": {"name": "time"}},
+}
 
 # What the checker asks for, roughly: some answer of these shows each fault.
 REQUESTS: tuple[dict[str, object], ...] = (
@@ -40,8 +44,9 @@ REQUESTS: tuple[dict[str, object], ...] = (
     chat("Count from 1 to 300", stream=True, max_tokens=12, **USAGE),
     chat("Count from 1 to 50", stream=True, max_completion_tokens=7),
     chat("Count from 1 to 50", stream=True, stop="5, 6"),
-    chat("Say only: hi there you", stream=True, n=2),
+    chat("Say only: hi there you", stream=True, n=2, **USAGE),
     chat("Weather in Paris?", stream=True, **TOOLS),
+    chat("Paris or 東京?", stream=True, **NAMED, parallel_tool_calls=False),
     chat("Hello", stream=True, max_tokens=20, logprobs=True, top_logprobs=2),
     chat("Hello", stream=True, temperature="hot"),
     chat("Hello", stream=False, temperature="hot"),
@@ -75,6 +80,10 @@ STOPPED: tuple[dict[str, object], ...] = (
     chat("Repeat exactly: words 漢字 🫠🥹 words", stream=True, stop=["字 🫠🥹"]),
     chat(COUNTED, stream=True, stop="2, 2", max_tokens=70, n=2),
     chat(SPOKEN, stream=True),
+    chat(SPOKEN, stream=True, stop="\n\n"),
+    chat(COUNTED, stream=True, stop=["#1", "#2", "#3", "#4", "9, 10"]),
+    chat(COUNTED, stream=True, stop=None),
+    chat(COUNTED, stream=True, stop=[]),
 )
 # Wrong, each in its way. The first is cut off before its end.
 MISTAKEN: tuple[dict[str, object] | bytes, ...] = (
