@@ -67,9 +67,13 @@ class Shelter:
         self.heard = True
 
     @contextmanager
-    def lifted(self) -> Iterator[None]:
-        """Until `take` or the end of the block a signal is what it is outside."""
+    def lifted(self, *, loses: bool = False) -> Iterator[None]:
+        """Until `take` or the end of the block a signal is what it is outside. `loses`: there is
+        something to lose already; so SIGTERM, which may end all at once there, is as SIGINT.
+        """
         self._leave()
+        if loses:
+            signal.signal(signal.SIGTERM, _as_interrupt)
         try:
             if self.heard:
                 raise KeyboardInterrupt
@@ -98,6 +102,10 @@ class Shelter:
             found.append(await work())
             nursery.cancel_scope.cancel()
         return found[0] if found else None
+
+
+def _as_interrupt(number: int, frame: FrameType | None) -> None:
+    signal.raise_signal(signal.SIGINT)
 
 
 def sheltered(outer: Shelter | None) -> AbstractContextManager[Shelter]:

@@ -63,7 +63,7 @@ def played(setups: Sequence[Setup], shelter: Shelter) -> Iterator[Result]:
     last: tuple[Setup, Ran] | None = None
     for setup in setups:
         try:
-            with shelter.lifted():
+            with shelter.lifted(loses=last is not None):
                 ran = running(perform, setup, None, shelter)
         except (StreamproofError, KeyboardInterrupt) as error:
             if last is None:

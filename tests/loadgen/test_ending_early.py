@@ -200,6 +200,21 @@ def test_a_signal_between_two_runs_leaves_both(monkeypatch: pytest.MonkeyPatch) 
 
 
 @SIGNALS
+def test_a_signal_before_the_load_of_a_later_run_leaves_the_earlier_ones(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGTERM ends a process that is not prepared for it."""
+
+    def signalled() -> None:
+        handler = signal.getsignal(number)
+        assert handler not in (signal.SIG_DFL, signal.SIG_IGN)
+        signal.raise_signal(number)
+
+    found = series(monkeypatch, lambda: None, signalled, lambda: None)
+    assert [each.complete for each in found] == [False]
+
+
+@SIGNALS
 def test_a_signal_while_the_reports_are_written_leaves_them_whole(
     number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
