@@ -142,10 +142,13 @@ _job: Job | None = None
 
 
 def _begin(job: Job) -> None:
-    """In the new process: Ctrl-C is the parent's affair, and without a parent there is no work."""
+    """In the new process: signals are the parent's affair, also where the whole group is sent one;
+    and without a parent there is no work.
+    """
     global _job
     _job = job
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     os.nice(NICE)  # the way comes first
     parent = multiprocessing.parent_process()
     if parent is not None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import multiprocessing
 import os
+import signal
 import socket
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,10 +19,10 @@ import trustme
 from conformance import storage
 from conformance.capture import How
 from conformance.connect import Door, tls_context
-from conformance.judge import judge
+from conformance.judge import Policy, judge
 from conformance.masking import Secret
 from conformance.script import Exchange, Leave
-from conformance.tap.judging import Told
+from conformance.tap.judging import Job, Judge, Told
 from conformance.tap.taking import Budget
 from reference_server.wire.server import Settings
 from tests.conformance.tapped import (
@@ -619,3 +621,14 @@ def test_a_dossier_of_the_tap_is_one_exchange_in_the_role_of_a_stream(tmp_path: 
     (capture,) = dossier.roles["stream"]
     assert capture.url is not None
     assert capture.url.endswith("/v1/chat/completions")
+
+
+def test_a_signal_to_the_judging_process_as_well_loses_no_verdict() -> None:
+    """As `timeout` and service managers send it to all of a group: to judge what is left is the
+    parent's order."""
+    with Judge(Job((), (), Policy())) as judging:
+        judging.ready()
+        for process in multiprocessing.active_children():
+            assert process.pid is not None
+            os.kill(process.pid, signal.SIGTERM)
+        judging.ready()
