@@ -19,7 +19,6 @@ SHORT, LONG, MUCH = 16, 64, 256
 PROMPT_MEMBERS = ("messages", "prompt", "tools", "response_format")
 TEMPLATE_TOKENS = 64
 OTHER = "get_time"  # a tool that is offered, and named, and not what the question is about
-ALTERNATIVES = 2  # per token, where log-probabilities are asked for
 
 COUNT = {
     CHAT: "Count from 1 to 300, separated by commas.",
