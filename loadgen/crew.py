@@ -75,7 +75,7 @@ def apart(starts: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
 
 def tail(values: Sequence[float]) -> float | None:
     """p99; None for fewer values than tell it."""
-    return quantile(sorted(values), 0.99).value if values else None
+    return quantile(sorted(values), 0.99).value
 
 
 def worst(lags: Sequence[Sequence[float]]) -> Sequence[float]:

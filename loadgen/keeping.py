@@ -45,7 +45,7 @@ def keep(
     path: Path, api: str, played: Iterable[Played], wanted: Sequence[int], workers: int = 1
 ) -> int:
     """Writes those that are wanted, in their order, within BYTES; returns how many."""
-    captures = {each.index: each.capture for each in played if each.capture is not None}
+    captures = {each.index: each.capture for each in played}
     written, left = 0, BYTES // workers
     for index in wanted:
         capture = captures.get(index)

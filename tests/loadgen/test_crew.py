@@ -95,4 +95,12 @@ def test_the_worker_that_cannot_keep_up_is_not_averaged_away() -> None:
     assert worst([good, bad, good]) is bad
     assert worst([good, [0.7], good]) == [0.7]
     assert worst([]) == ()
-    assert tail([0.1] * 99) is None
+    assert (tail([0.1] * 99), tail([])) == (None, None)
+
+
+def test_what_is_not_known_of_a_worker_stays_unknown() -> None:
+    crew = Crew((Member(0, "not started", None, 3, 3, "killed"),), None)
+    text = "".join(archive.dumps([result(crew)], "1"))
+    (back,) = loads(text, "run.json")
+    assert back.crew == crew
+    assert "killed; 3 requests are in no figure, at least 3 were sent" in console.render(back)

@@ -38,6 +38,18 @@ def test_never_more_than_the_bound_of_either() -> None:
     assert len(chosen(rows, ())) <= LOST
 
 
+def test_workers_keep_no_more_than_one_would_and_each_at_least_one() -> None:
+    lost, fine = [failed(n, float(n)) for n in range(5000)], [row(n, n) for n in range(5000, 9000)]
+    for workers, most in ((4, (LOST // 4, FINE // 4)), (1000, (1, 1))):
+        found = chosen([*lost, *fine], (), workers)
+        assert 0 < sum(index < 5000 for index in found) <= most[0]
+        assert 0 < sum(index >= 5000 for index in found) <= most[1]
+
+
+def test_what_is_broken_is_kept_once() -> None:
+    assert chosen([row(n, n) for n in range(3)], {1}) == [1, 0, 2]
+
+
 def test_what_is_kept_can_be_read_and_judged(tmp_path: Path) -> None:
     folder_of = tmp_path / "kept"
     ran = against_reference(*LOAD, "--captures", str(folder_of))
@@ -61,6 +73,20 @@ def test_bytes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     one = len(played[0].capture.received) if played[0].capture else 0
     monkeypatch.setattr("loadgen.keeping.BYTES", 2 * one + 1)
     assert keep(tmp_path, "chat", played, range(4)) == 2
+    assert keep(tmp_path, "chat", played, range(4), workers=2) == 1
+
+
+def test_what_was_never_recorded_is_not_kept(tmp_path: Path) -> None:
+    assert keep(tmp_path, "chat", [Played(0, 0.0)], [0, 99]) == 0
+
+
+def test_what_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"request-000000.jsonl: cannot be written: No such"):
+        keep(tmp_path / "gone", "chat", [Played(0, 0.0, 0.0, whole([0.1]))], [0])
+
+
+def test_a_folder_is_made_with_those_above_it(tmp_path: Path) -> None:
+    assert folder(str(tmp_path / "a" / "b")).is_dir()
 
 
 def test_a_folder_that_cannot_be_made_is_said_before_anything_is_sent(tmp_path: Path) -> None:
