@@ -38,6 +38,14 @@ RAN = Ran(
 )
 
 
+@pytest.fixture(autouse=True)
+def _heard() -> Iterator[None]:
+    """SIGINT is heard: a job in the background of a shell, or of nohup, begins without that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 async def interrupted() -> None:
     """As trio does it: raised in whatever task there is, which a nursery makes a group of."""
     async with trio.open_nursery() as nursery:
