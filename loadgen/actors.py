@@ -46,14 +46,9 @@ async def actors(address: str, count: int | None) -> AsyncIterator[list[Hand]]:
         make = ray.remote(num_cpus=1, max_restarts=0, max_concurrency=4)(Worker)
         spread = make.options(scheduling_strategy="SPREAD")
         limit = trio.CapacityLimiter(4 * wanted)
-        hands = [_Actor(ray, spread.remote(), limit) for _ in range(wanted)]
-        try:
-            yield list(hands)
-        finally:
-            for hand in hands:
-                hand.end()
+        yield [_Actor(ray, spread.remote(), limit) for _ in range(wanted)]
     finally:
-        ray.shutdown()
+        ray.shutdown()  # the actors end with their driver
 
 
 def _fits(wanted: int, cpus: float) -> None:
