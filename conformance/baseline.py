@@ -29,7 +29,6 @@ class State(Enum):
     ABSENT = "not-selected"
 
 
-RED = (State.STALE, State.EXPIRED)
 EXCUSING = (State.EXPECTED, State.FLAKY)
 
 

@@ -19,7 +19,8 @@ def lines(result: Result) -> Iterator[str]:
     """The clock and who recorded; how many times are bounds; the selftest's figures."""
     known = BY_READS if result.summary.is_by_reads else _bounds(result.summary.times)
     yield f"times: {_made(result.load)}; {known}"
-    yield from _selftest(result.selftest, result.load.get("clock"))
+    is_tls = result.target.url.startswith("https:")
+    yield from _selftest(result.selftest, result.load.get("clock"), " without TLS" * is_tls)
 
 
 def _made(load: Mapping[str, Json]) -> str:
@@ -37,7 +38,7 @@ def _bounds(known: Known) -> str:
     return f"{share}, first tokens {known.first_bounds} of {known.first}; the others are values"
 
 
-def _selftest(quote: Json, clock: Json) -> Iterator[str]:
+def _selftest(quote: Json, clock: Json, how: str) -> Iterator[str]:
     """Of each load that was tried by this clock."""
     found = [load for load in _loads(quote) if load.get("clock") == clock]
     if not found:
@@ -47,7 +48,7 @@ def _selftest(quote: Json, clock: Json) -> Iterator[str]:
         streams = f"{load.get('streams')} streams × {load.get('events_a_second')} events/s"
         valid = "" if load.get("valid") else ", not valid"
         at = quote.get("at") if isinstance(quote, dict) else None
-        yield terminal(f"selftest of {at}, {streams}{valid}: p99 of the error: {off}")
+        yield terminal(f"selftest of {at}{how}, {streams}{valid}: p99 of the error: {off}")
 
 
 def _loads(quote: Json) -> Iterator[Mapping[str, Any]]:

@@ -89,11 +89,6 @@ class Summary:
             bool(limits) and statistic not in self.metrics[metric].statistics
         )
 
-    def told(self, metric: str, statistic: str) -> float | None:
-        """Its value; None where the sample is too small for it or the times leave it open."""
-        is_open = statistic in self.between.get(metric, {})
-        return None if is_open else self.metrics[metric].statistics[statistic]
-
 
 # Rate → its formula; all within the window.
 RATES = {
