@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack
 
 import trio
@@ -115,8 +115,10 @@ async def _serve(options: argparse.Namespace, engine: Engine, seams: SeamsFor) -
         nursery.start_soon(bridge.run)
         accepting = trio.CancelScope()
         nursery.start_soon(_accept, server, listeners, accepting)
-        _announce(listeners, settings.model)
-        await _until_told_to_leave(server, accepting)
+        # Whoever reads the first line may send a signal at once.
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            _announce(listeners, settings.model)
+            await _until_told_to_leave(server, accepting, signals)
         nursery.cancel_scope.cancel()
     return 0
 
@@ -128,15 +130,16 @@ async def _listening(host: str, port: int) -> list[trio.SocketListener]:
         raise Unready(f"cannot listen on {host}:{port}: {error.strerror}") from None
 
 
-async def _until_told_to_leave(server: Server, accepting: trio.CancelScope) -> None:
+async def _until_told_to_leave(
+    server: Server, accepting: trio.CancelScope, signals: AsyncIterator[int]
+) -> None:
     """The first signal drains, the second one stops."""
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    await anext(signals)
+    accepting.cancel()
+    async with trio.open_nursery() as leaving:
+        leaving.start_soon(_drain, server, leaving.cancel_scope)
         await anext(signals)
-        accepting.cancel()
-        async with trio.open_nursery() as leaving:
-            leaving.start_soon(_drain, server, leaving.cancel_scope)
-            await anext(signals)
-            leaving.cancel_scope.cancel()
+        leaving.cancel_scope.cancel()
 
 
 async def _accept(

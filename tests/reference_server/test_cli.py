@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from reference_server import cli
 from reference_server.cli import main
 from tests.reference_server.client import CHAT, chat
 
@@ -242,6 +243,11 @@ def test_sigterm_lets_a_stream_finish_and_then_ends_with_0() -> None:
         server.send_signal(signal.SIGTERM)
         assert answer.read().rstrip().endswith(b"[DONE]")
         assert server.wait(timeout=20) == 0
+
+
+def test_a_signal_that_comes_with_the_first_line_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "_announce", lambda *_: signal.raise_signal(signal.SIGINT))
+    assert main(["--model", "scripted", "--port", "0"]) == 0
 
 
 def test_a_second_sigterm_stops_at_once() -> None:
