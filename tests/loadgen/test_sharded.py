@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator, Callable
 
 import pytest
 import trio
 
 from conformance.errors import TargetError
+from loadgen import sharded
 from loadgen.crosstalk import Solo
 from loadgen.frames import Failed, Frame, Go, Order, Plan, Ready, Snapshot
+from loadgen.interrupting import Shelter
 from loadgen.outcome import Fate
 from loadgen.preflight import Endpoint
 from loadgen.shard import run_shard
@@ -20,6 +23,7 @@ from tests.conformance.hostile_server import EVENTS, Asked, Attack, head, stream
 from tests.loadgen import playing
 from tests.loadgen.playing import Ran
 from tests.loadgen.test_crosstalk import MARKS
+from tests.loadgen.test_ending_early import signalling
 from tests.loadgen.test_run import interrupt, slow
 from tests.loadgen.test_sessions import by_messages
 from tests.loadgen.working import Dying, Here, Make, Mute, Workers
@@ -33,11 +37,12 @@ def divided(
     *words: str,
     kinds: tuple[Make, ...] = (Here, Here),
     meanwhile: playing.Meanwhile | None = None,
+    shelter: Shelter | None = None,
 ) -> tuple[Ran, Workers]:
     with patch.context() as within:
         workers = Workers(within)
         workers.play(within, *kinds)
-        return playing.against(choose, *words, meanwhile=meanwhile), workers
+        return playing.against(choose, *words, meanwhile=meanwhile, shelter=shelter), workers
 
 
 def asked(ran: Ran) -> set[tuple[object, ...]]:
@@ -157,6 +162,18 @@ class Late(Here):
 
     async def send(self, data: bytes) -> None:
         pass
+
+
+@pytest.mark.parametrize("name", ["tally", "crew_of"])
+def test_a_signal_after_the_load_loses_nothing_that_workers_told(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signalling(monkeypatch, signal.SIGINT, name, sharded)
+    with Shelter() as shelter, shelter.lifted():
+        words = (*LOAD, "--solo", "2")
+        result = divided(monkeypatch, slow(0.1), *words, shelter=shelter)[0].result
+    assert (result.summary.books.succeeded, result.complete) == (40, True)
+    assert (result.solo is None) == (name == "tally")
 
 
 class Failing(Here):
