@@ -30,14 +30,13 @@ NEVER_SEEN: dict[str, str] = {
     "err.shape": "not-seen: the same",
     "heartbeat.comments": "not-seen: no silence is long enough to be filled",
     "reasoning.empty-field": "not-seen: no reasoning model",
-    "tool.id-duplicate": "mat: the server makes one call at a time",
-    "tool.resumed": "mat: the same",
 }
-CHAT_ONLY = {"reasoning.empty-field", "tool.id-duplicate", "tool.resumed"}
+CHAT_ONLY = {"reasoning.empty-field"}
 # Depends on what the model says to one prompt, so either may be seen on some machine.
 OF_TINY: dict[str, str] = {
     "abort.before-headers": "fast or oracle: the answer begins too soon, or metrics come late",
     "abort.fin": "fast or oracle: its longest answer ends too soon, or metrics come late",
+    "abort.neighbours": "fast or oracle: the same",
     "abort.queued": "oracle: seats are free again before anybody has to wait",
     "abort.rst": "fast or oracle: the same",
     "buffering.first-content": "fast: its longest answer takes less than the check needs",
