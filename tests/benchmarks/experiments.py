@@ -83,8 +83,8 @@ MEANS = {
     "second; nothing is made for who leaves the queue or before the headers.",
     "engine-leaks": "After 193 hang-ups nothing is held, and the same requests alone get the same "
     "answers as before.",
-    "engine-many-streams": "Nothing breaks up to 128; beyond the 32 places the others wait, and "
-    "the first token with them.",
+    "engine-many-streams": "Beyond the 32 places the others wait, and the first token with them: "
+    "of 512 streams the last ones wait for longer than the ten seconds allowed.",
     "engine-buffers": "The server holds the whole answer, its text put together in fewer and "
     "longer events (`--slow-client coalesce`), so it never has to stop.",
     "llama-overlap": "One thread is shared by all: gaps grow with the company, the throughput "
