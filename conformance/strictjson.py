@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -160,3 +160,17 @@ def _lone(value: Json) -> str | None:
         elif isinstance(item, dict):
             stack += [*item, *item.values()]
     return None
+
+
+def strings_in(value: Json, *, keys: bool = False) -> Iterator[str]:
+    """Every string in it, however deep; names of members with `keys` alone."""
+    stack: list[Json] = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, list):
+            stack += item
+        elif isinstance(item, dict):
+            stack += item.values()
+            stack += item if keys else ()

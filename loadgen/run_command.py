@@ -11,17 +11,16 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
-import trio
-
 from conformance.errors import StreamproofError
 from conformance.recorder import Recorder
 from conformance.report.escape import terminal
-from loadgen import archive, export, page, progress, sharded, together
+from loadgen import archive, export, page, sharded, together
 from loadgen.counting import spelled, told
 from loadgen.interrupting import Shelter, running, sheltered
 from loadgen.keeping import chosen, folder, keep
 from loadgen.kept import Kept
 from loadgen.looking import tally
+from loadgen.meanwhile import meanwhile
 from loadgen.output import Outputs
 from loadgen.play import Playing
 from loadgen.played import Played
@@ -120,17 +119,10 @@ async def execute(
             player = player_of(setup, endpoint, workload, made, kept.take)
             scraper = await scraper_of(setup, recorder, made.recorder.now)
             signals = beginning.enter_context(sheltered(shelter))
-            async with trio.open_nursery() as nursery:
-                await nursery.start(signals.listen, player.interrupt)
-                if progress.wanted():
-                    show = partial(progress.show, a_unit=workload.stride)
-                    nursery.start_soon(show, player, setup.load)
-                if scraper is not None:
-                    nursery.start_soon(scraper.watch)
-                if beside is not None:
-                    nursery.start_soon(beside, player)
-                offered = await player.play(setup.load)
-                nursery.cancel_scope.cancel()
+            play = partial(player.play, setup.load)
+            offered = await meanwhile(
+                play, player, setup.load, workload.stride, scraper, beside, signals
+            )
             served = None if scraper is None else await signals.unless_interrupted(scraper.finish)
         recovery = None
         if check is not None and offered.complete:

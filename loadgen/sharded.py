@@ -16,7 +16,6 @@ import trio
 
 from conformance.capture import Json
 from conformance.recorder import Recorder
-from loadgen import progress
 from loadgen.counting import spelled, told
 from loadgen.crew import Crew, Member, apart, tail, worst
 from loadgen.frames import Plan
@@ -25,12 +24,13 @@ from loadgen.interrupting import Shelter, sheltered
 from loadgen.keeping import folder
 from loadgen.load import Closed, Open
 from loadgen.looking import tally
+from loadgen.meanwhile import meanwhile
 from loadgen.play import Playing
 from loadgen.preflight import Endpoint, preflight
 from loadgen.processes import processes
 from loadgen.recovery import check_of
 from loadgen.result import Ran, Target
-from loadgen.scraping import Scraper, scraper_of
+from loadgen.scraping import scraper_of
 from loadgen.selftest_record import quoted
 from loadgen.setup import CONNECT, Setup
 from loadgen.shares import limits_of, scheduled, shares
@@ -63,7 +63,9 @@ async def execute(
             check = await check_of(setup, recorder, endpoint, workload)
             scraper = await scraper_of(setup, recorder, workers.now)
             signals = beginning.enter_context(sheltered(shelter))
-            await _played(setup, workers, workload.stride, scraper, beside, signals)
+            await meanwhile(
+                workers.play, workers, setup.load, workload.stride, scraper, beside, signals
+            )
             served = None if scraper is None else await signals.unless_interrupted(scraper.finish)
             complete = workers.complete
             recovery = None
@@ -129,28 +131,6 @@ def plans_of(setup: Setup, endpoint: Endpoint, workers: int) -> list[Plan]:
         )
         for number, share in enumerate(shares(setup.load, workers))
     ]
-
-
-async def _played(
-    setup: Setup,
-    workers: Team,
-    stride: int,
-    scraper: Scraper | None,
-    beside: Callable[[Playing], Awaitable[None]] | None,
-    signals: Shelter,
-) -> None:
-    """The load, and what goes on meanwhile."""
-    async with trio.open_nursery() as nursery:
-        await nursery.start(signals.listen, workers.interrupt)
-        if progress.wanted():
-            show = partial(progress.show, a_unit=stride)
-            nursery.start_soon(show, workers, setup.load)
-        if scraper is not None:
-            nursery.start_soon(scraper.watch)
-        if beside is not None:
-            nursery.start_soon(beside, workers)
-        await workers.play()
-        nursery.cancel_scope.cancel()
 
 
 async def _told(workers: Team, signals: Shelter) -> None:

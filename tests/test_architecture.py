@@ -84,7 +84,7 @@ FENCES: Mapping[str, tuple[str, ...]] = {
         "loadgen.fast",
         "loadgen.recording",
         "loadgen.selftest_command",
-        "loadgen.run_command",
+        "loadgen.meanwhile",
         "loadgen.experiments.command",
         "loadgen.experiments.quiet",
         "loadgen.interrupting",

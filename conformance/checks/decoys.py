@@ -15,6 +15,7 @@ from conformance.checks.live import ASKING, expected
 from conformance.cuts.decoys import Decoy, Kind, decoys
 from conformance.findings import Abstain
 from conformance.reading import Reading
+from conformance.strictjson import strings_in
 
 _ROLES = ("near", "cut")
 # Deltas and characters: a prompt that is searched ends the answer before there are more.
@@ -104,15 +105,7 @@ def _decoys(run: Run, control: str, *kinds: Kind) -> Iterator[Decoy]:
 
 def _prompts(reading: Reading) -> Iterator[str]:
     """Every string in the members that say what is wanted."""
-    stack = [reading.asked(member) for member in ASKING]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, str):
-            yield item
-        elif isinstance(item, list):
-            stack += item
-        elif isinstance(item, dict):
-            stack += item.values()
+    return strings_in([reading.asked(member) for member in ASKING])
 
 
 def _control(trial: Trial) -> Said:

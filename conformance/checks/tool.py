@@ -287,21 +287,9 @@ def _strings(reading: Reading, pattern: re.Pattern[str], said: str) -> Findings:
     hits = (
         (chunk, said)
         for chunk, _, parsed in found
-        if any(pattern.search(text) for text in _texts(parsed.value))
+        if any(pattern.search(text) for text in strictjson.strings_in(parsed.value, keys=True))
     )
     yield from grouped(reading, "C16", hits)
-
-
-def _texts(value: Json) -> Iterator[str]:
-    stack: list[Json] = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, str):
-            yield item
-        elif isinstance(item, list):
-            stack += item
-        elif isinstance(item, dict):
-            stack += [*item, *item.values()]
 
 
 def tool_markup_leak(reading: Reading) -> Findings:
